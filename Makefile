@@ -1,0 +1,35 @@
+# Everything a fresh machine needs is set up in a virtual environment in .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all lint bench docs clean
+
+demo: $(READY)  ## train CPPO on PointCircle, print a table, draw the curves
+	$(BIN)/cppo train --algo cppo --env PointCircle --seeds 4 --steps 200000 --out runs/demo --overwrite
+	$(BIN)/cppo plot runs/demo
+
+test: $(READY) lint  ## the tests that run everywhere
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+test-all: $(READY) lint  ## the slow ones, too
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not gpu"
+
+lint: $(READY)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(READY)  ## timings, as ratios measured in one run
+	$(BIN)/python benchmarks/estep.py
+
+clean:
+	rm -rf $(VENV) runs build dist
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cppo needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $(READY)

@@ -1,0 +1,159 @@
+"""What on-policy methods share: their settings, their state's common part, and the mathematics before an update."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from cppo.maths import critics, normalise
+from cppo.maths.advantages import centred, gae
+from cppo.maths.costs import UNITS
+from cppo.networks import ACTIVATIONS, Networks
+from cppo.settings import setting, settings
+from cppo.types import Batch, Key, PyTree
+
+
+@settings
+class OnPolicy:
+    """Settings of every on-policy method; the defaults are the paper's where it gives them."""
+
+    cost_limit: tuple[float, ...] = setting(
+        (), "Limit on the mean undiscounted cost of an episode, one for each constraint.", at_least=0.0
+    )
+    batch_size: int = setting(30_000, "Environment steps of one seed between two updates.", at_least=1)
+    num_envs: int = setting(30, "Worlds of one seed that run side by side.", at_least=1)
+    hidden: tuple[int, ...] = setting((64, 64), "Widths of the hidden layers of policy and critics.", at_least=1)
+    activation: str = setting("tanh", "Activation of the hidden layers.", choices=tuple(ACTIVATIONS))
+    initial_std: float = setting(0.6, "Standard deviation of the first policy, bounds being ±1.", above=0.0)
+    discount: float = setting(0.99, "Discount γ of the return.", at_least=0.0, below=1.0)
+    cost_discount: float = setting(0.99, "Discount γ_c of costs in advantages.", at_least=0.0, below=1.0)
+    gae_decay: float = setting(0.97, "GAE λ of the return.", at_least=0.0, at_most=1.0)
+    cost_gae_decay: float = setting(0.95, "GAE λ_c of costs.", at_least=0.0, at_most=1.0)
+    value_rate: float = setting(1e-3, "Learning rate of the critics.", above=0.0)
+    value_epochs: int = setting(40, "Passes over the batch when fitting the critics.", at_least=1)
+    value_minibatches: int = setting(8, "Minibatches to a pass when fitting the critics.", at_least=1)
+    normalise_obs: bool = setting(True, "Scale the policy's observations by their running mean and deviation.")
+    obs_floor: float = setting(1.0, "Smallest deviation that the policy's observations are divided by.", above=0.0)
+    critic_floor: float = setting(1e-3, "The same for the critics, which always see scaled observations.", above=0.0)
+    horizon_is_end: bool = setting(False, "Treat the time limit as the end of the return's future (no bootstrap).")
+    cost_horizon_is_end: bool = setting(False, "The same for the cost's future.")
+    cost_unit: str = setting("episode", "How a limit becomes an update's budget (docs/cost-contract.md).", choices=UNITS)
+    min_episodes: int = setting(10, "Average J_c over at least this many recent episodes.", at_least=1)
+
+
+class Agent(NamedTuple):
+    """The part of the training state that every on-policy method has; ``extra`` is the method's own."""
+
+    policy: PyTree
+    value: critics.Critic
+    cost_value: critics.Critic  # stacked over constraints
+    normaliser: normalise.Normaliser
+    extra: Any
+
+
+def init_agent(networks: Networks, settings: OnPolicy, key: Key, extra: Any) -> Agent:
+    policy_key, value_key, cost_key = jax.random.split(key, 3)
+    cost_keys = jax.random.split(cost_key, networks.spec.num_costs)
+    return Agent(
+        networks.init_policy(policy_key, settings.initial_std),
+        critics.init(networks.init_value(value_key)),
+        jax.vmap(lambda k: critics.init(networks.init_value(k)))(cost_keys),
+        normalise.empty(networks.spec.obs_shape),
+        extra,
+    )
+
+
+def policy_view(settings: Any, agent: Any, obs: Array) -> Array:
+    """Observations as the policy sees them."""
+    return normalise.apply(agent.normaliser, obs, settings.obs_floor) if settings.normalise_obs else obs
+
+
+def act(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"], key: Key) -> Array:
+    """Sampled actions, in the policy's units."""
+    keys = jax.random.split(key, obs.shape[0])
+    seen = policy_view(settings, agent, obs)
+    return jax.vmap(lambda o, k: networks.policy(agent.policy, o).sample(k))(seen, keys)
+
+
+def act_mode(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"]) -> Array:
+    """The most likely actions, in the policy's units."""
+    return jax.vmap(lambda o: networks.policy(agent.policy, o).mode())(policy_view(settings, agent, obs))
+
+
+class Prepared(NamedTuple):
+    """A batch flattened to N samples, as an update wants it."""
+
+    obs: Float[Array, "n obs"]  # as the acting policy saw them
+    critic_obs: Float[Array, "n obs"]
+    action: Array
+    adv: Float[Array, " n"]  # centred
+    cost_adv: Float[Array, "constraint n"]  # centred
+    value_target: Float[Array, " n"]
+    cost_value_target: Float[Array, "constraint n"]
+    value_explained: Float[Array, ""]  # share of the λ-return's variance that the critic had predicted
+    cost_value_explained: Float[Array, " constraint"]
+
+
+def prepare(networks: Networks, settings: OnPolicy, agent: Agent, batch: Batch) -> Prepared:
+    """Advantages of reward and costs, their regression targets, and flat samples."""
+    obs, next_obs = (
+        normalise.apply(agent.normaliser, x, settings.critic_floor) for x in (batch.obs, batch.next_obs)
+    )
+    evaluate = jax.vmap(jax.vmap(networks.value, in_axes=(None, 0)), in_axes=(None, 0))
+    ends = batch.terminated | batch.truncated
+
+    def estimate(params: PyTree, signal: Array, terminated: Array, discount: Any, decay: Any) -> tuple[Array, Array]:
+        value, next_value = evaluate(params, obs), evaluate(params, next_obs)
+        advantage = gae(signal, value, next_value, terminated, batch.truncated, discount, decay)
+        return advantage, advantage + value
+
+    reward_ends = ends if settings.horizon_is_end else batch.terminated
+    adv, target = estimate(agent.value.params, batch.reward, reward_ends, settings.discount, settings.gae_decay)
+    cost_ends = ends if settings.cost_horizon_is_end else batch.terminated
+    cost_adv, cost_target = jax.vmap(
+        lambda params, cost: estimate(params, cost, cost_ends, settings.cost_discount, settings.cost_gae_decay)
+    )(agent.cost_value.params, jnp.moveaxis(batch.cost, -1, 0))
+    flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
+    rows = lambda x: x.reshape(x.shape[0], -1)  # noqa: E731
+    return Prepared(
+        flat(policy_view(settings, agent, batch.obs)),
+        flat(obs),
+        flat(batch.action),
+        centred(flat(adv)),
+        jax.vmap(centred)(rows(cost_adv)),
+        flat(target),
+        rows(cost_target),
+        _explained(flat(target), flat(adv)),
+        jax.vmap(_explained)(rows(cost_target), rows(cost_adv)),
+    )
+
+
+def _explained(target: Array, error: Array) -> Array:
+    return 1.0 - jnp.var(error) / jnp.maximum(jnp.var(target), 1e-12)
+
+
+def fit_critics(networks: Networks, settings: OnPolicy, agent: Agent, data: Prepared, key: Key) -> tuple[Agent, Any]:
+    """Both kinds of critic on the batch's λ-returns."""
+    value_key, cost_key = jax.random.split(key)
+    how = dict(rate=settings.value_rate, epochs=settings.value_epochs, minibatches=settings.value_minibatches)
+    value, loss = critics.fit(networks.value, agent.value, data.critic_obs, data.value_target, value_key, **how)
+    cost_keys = jax.random.split(cost_key, networks.spec.num_costs)
+    cost_value, cost_loss = jax.vmap(lambda c, t, k: critics.fit(networks.value, c, data.critic_obs, t, k, **how))(
+        agent.cost_value, data.cost_value_target, cost_keys
+    )
+    metrics = {
+        "value_loss": loss,
+        "cost_value_loss": jnp.mean(cost_loss),
+        "value_explained": data.value_explained,
+        "cost_value_explained": jnp.mean(data.cost_value_explained),
+    }
+    return agent._replace(value=value, cost_value=cost_value), metrics
+
+
+def observe(agent: Agent, batch: Batch) -> Agent:
+    """Take the batch's observations into the normaliser, after the update that used the old one."""
+    flat = batch.obs.reshape(-1, *batch.obs.shape[2:])
+    return agent._replace(normaliser=normalise.observe(agent.normaliser, flat))

@@ -1,0 +1,149 @@
+"""Constrained Proximal Policy Optimization (Xuan et al. 2023): an E-step by geometry, an M-step by tracking.
+
+Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
+``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded, recovery
+updates take over until the cost has fallen below a lower mark (``maths/switch.py``).
+
+Where we differ from the paper, and why: docs/maths.md.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from cppo.algos.common import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
+from cppo.maths import adam, costs, estep, switch, tracking
+from cppo.networks import Networks
+from cppo.settings import setting, settings
+from cppo.types import Batch, Key, Metrics
+
+KL_TO_VARIANCE = 2 * jnp.log(2.0) - 1  # appendix E: Var(v) = δ/(2 ln 2 − 1) keeps E[v log v] ≥ δ while v < 2
+
+
+@settings
+class CPPOSettings(OnPolicy):
+    """Settings of CPPO."""
+
+    kl: float = setting(0.02, "Trust region δ: largest mean forward KL(π‖π_θ) of an update.", above=0.0)
+    policy_rate: float = setting(3e-4, "Learning rate of the M-step (the paper: 1e-4).", above=0.0)
+    epochs: int = setting(40, "Most passes over the batch in an M-step.", at_least=1)
+    minibatches: int = setting(8, "Minibatches to a pass in the M-step.", at_least=1)
+    keep_scale: bool = setting(True, "Carry Adam's second moment from one M-step to the next.")
+    lower_clip: float = setting(0.6, "Ratios below this are pushed down no further.", at_least=0.0, below=1.0)
+    gain: float = setting(2.0, "Targets are 1 + gain (v − 1); above 1 the M-step uses its trust region.", above=0.0)
+    gain_adapt: float = setting(1.0, "How fast the gain adapts so that M-steps use their trust region (0: never).", at_least=0.0)
+    expected: bool = setting(True, "Integrate the quadratic part of the tracking error exactly over actions.")
+    recovery: bool = setting(True, "Recovery updates once a limit is exceeded (false: the paper's ablation).")
+    beta: float = setting(0.3, "Share of the tracking error kept beside its cost part in recovery.", at_least=0.0, at_most=1.0)
+    switch: float = setting(0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0)
+    aim: float = setting(1.0, "Updates aim at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
+    waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
+    exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
+
+
+class Extra(NamedTuple):
+    """CPPO's own state: the switch, and what the last update promised, to be held against what came."""
+
+    recovering: Bool[Array, " constraint"]
+    last_cost: Float[Array, " constraint"]
+    last_predicted: Float[Array, " constraint"]
+    memory: adam.Memory
+    gain: Float[Array, ""]
+
+
+def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
+    zeros = jnp.zeros(networks.spec.num_costs)
+    agent = init_agent(networks, settings, key, None)
+    return agent._replace(extra=Extra(zeros.astype(bool), zeros * jnp.nan, zeros * jnp.nan, adam.init(agent.policy), jnp.asarray(settings.gain)))
+
+
+def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch, key: Key) -> tuple[Agent, Metrics]:
+    """One EM iteration."""
+    track_key, critic_key = jax.random.split(key)
+    data = prepare(networks, settings, agent, batch)
+    limit = jnp.asarray(settings.cost_limit)
+    budget = costs.budget(settings.aim * limit, batch.episodes, settings.cost_discount, settings.cost_unit)
+    recovering = switch.step(agent.extra.recovering, batch.episodes.cost, limit, settings.switch)
+    recovering = recovering & settings.recovery
+
+    # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
+    shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
+    shares = jnp.where(jnp.any(recovering), shares, 1.0)
+    variance = settings.kl / KL_TO_VARIANCE
+    solved = jax.vmap(
+        lambda share: estep.solve(
+            data.adv, data.cost_adv, budget, share**2 * variance, recovery=recovering, exact=settings.exact
+        )
+    )(shares)
+    target = jax.tree.map(lambda x: x[-1], solved)
+
+    # M-step: the network follows the ratios up to the trust region.
+    def log_prob(params: Array, index: Array) -> Array:
+        return jax.vmap(lambda o, a: networks.policy(params, o).log_prob(a))(data.obs[index], data.action[index])
+
+    old = jax.vmap(lambda o: networks.policy(agent.policy, o))(data.obs)
+
+    def mean_kl(params: Array, index: Array) -> Array:
+        before = jax.tree.map(lambda x: x[index], old)
+        return jnp.mean(jax.vmap(lambda b, o: b.kl(networks.policy(params, o)))(before, data.obs[index]))
+
+    memory = adam.forget_direction(agent.extra.memory) if settings.keep_scale else adam.init(agent.policy)
+    tracked = tracking.track(
+        log_prob,
+        mean_kl,
+        agent.policy,
+        memory,
+        solved.ratios,
+        data.cost_adv,
+        recovering,
+        track_key,
+        kl_limit=settings.kl,
+        rate=settings.policy_rate,
+        beta=settings.beta,
+        gain=agent.extra.gain,
+        expected=settings.expected,
+        lower_clip=settings.lower_clip,
+        epochs=settings.epochs,
+        minibatches=settings.minibatches,
+    )
+
+    length = batch.episodes.length
+    predicted = length * (data.cost_adv @ (tracked.ratios - 1.0)) / data.adv.size
+    early = jnp.where(tracked.stopped, settings.epochs / tracked.epochs, 1.0)
+    reach = jnp.sqrt(early * tracked.kl / settings.kl)
+    gain = agent.extra.gain * jnp.clip(0.9 / jnp.maximum(reach, 1e-6), 0.8, 1.25) ** settings.gain_adapt
+    gain = jnp.where(jnp.any(recovering), agent.extra.gain, jnp.clip(gain, 0.1, 100.0))
+    extra = Extra(recovering, batch.episodes.cost, predicted, tracked.memory, gain)
+    metrics = {
+        "recovering": recovering,
+        "status": target.status,
+        "case": target.case,
+        "theta": target.theta,
+        "theta_reward": target.theta_reward,
+        "theta_feasible": target.theta_feasible,
+        "bound_share": target.bound_share,
+        "estep_iterations": target.iterations,
+        "estep_repairs": target.repairs,
+        "kl": tracked.kl,
+        "kl_limit": jnp.asarray(settings.kl),
+        "gain": agent.extra.gain,
+        "epochs": tracked.epochs,
+        "tracking_error": _distance(tracked.ratios, target.ratios) / _distance(target.ratios, 1.0),
+        "target_reward_change": length * target.reward_change,
+        "target_cost_change": length * target.cost_change,
+        "predicted_reward_change": length * (data.adv @ (tracked.ratios - 1.0)) / data.adv.size,
+        "predicted_cost_change": predicted,
+        "previous_predicted_cost_change": agent.extra.last_predicted,
+        "realised_cost_change": batch.episodes.cost - agent.extra.last_cost,
+    }
+    agent = agent._replace(policy=tracked.params, extra=extra)
+    agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
+    return observe(agent, batch), metrics | critic_metrics
+
+
+def _distance(a: Array, b: Array | float) -> Array:
+    return jnp.sqrt(jnp.sum((a - b) ** 2) + 1e-20)

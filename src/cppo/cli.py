@@ -1,0 +1,239 @@
+"""The command line: ``cppo train | eval | plot | envs | algos``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from cppo.types import TrainingError, UsageError
+
+Positional = tyro.conf.Positional
+console = Console()
+
+
+@dataclass
+class Train:
+    """Train an algorithm on an environment, or go on with a stopped run.
+
+    Example: cppo train --env PointCircle --seeds 4 --out runs/first --set switch=0.9
+    """
+
+    algo: str = "cppo"
+    """Name of the algorithm (see: cppo algos)."""
+    env: str = "PointCircle"
+    """Name of the environment (see: cppo envs)."""
+    steps: int | None = None
+    """Environment steps of each seed (default: the paper's number for the environment)."""
+    seeds: int = 4
+    """How many seeds to train at once."""
+    seed: int = 0
+    """The first seed."""
+    out: Path | None = None
+    """Folder of the new run (default: runs/ENV-ALGO-N)."""
+    cost_limit: tuple[float, ...] | None = None
+    """Limit on the mean undiscounted cost of an episode, one for each constraint (default: the environment's)."""
+    backend: str = "auto"
+    """Where the environment runs: auto, jax, threads or warp."""
+    set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    """Settings of the algorithm, name=value (see: cppo algos NAME)."""
+    resume: Path | None = None
+    """Go on with the run in this folder; everything else is taken from it."""
+    checkpoint: str | None = None
+    """With --resume: the name of the checkpoint to start from (default: the newest)."""
+    init_from: Path | None = None
+    """Start from the trained policy of this run."""
+    overwrite: bool = False
+    """Replace a run that stands at --out."""
+    checkpoint_seconds: float = 30.0
+    """Seconds between two checkpoints (0: after every iteration)."""
+    tensorboard: bool = True
+    """Write TensorBoard files."""
+
+    def __call__(self) -> None:
+        from cppo.display import summary_table
+        from cppo.settings import parse_assignments
+        from cppo.train import resume, train
+
+        options: dict[str, Any] = dict(checkpoint_seconds=self.checkpoint_seconds, tensorboard=self.tensorboard)
+        if self.resume is not None:
+            run = resume(self.resume, steps=self.steps, name=self.checkpoint, **options)
+        else:
+            run = train(
+                self.algo,
+                self.env,
+                steps=self.steps,
+                seeds=self.seeds,
+                seed=self.seed,
+                out=self.out,
+                cost_limit=self.cost_limit,
+                backend=self.backend,
+                settings=parse_assignments(self.set),
+                init_from=self.init_from,
+                overwrite=self.overwrite,
+                **options,
+            )
+        console.print(summary_table(run.summary, f"{run.plan.algo} on {run.plan.env}"))
+        console.print(f"Saved in {run.folder}. See it with: cppo plot {run.folder}", highlight=False)
+
+
+@dataclass
+class Eval:
+    """Evaluate the saved policies of a run on fresh episodes, with deterministic and with sampled actions."""
+
+    run: Positional[Path]
+    """Folder of the run."""
+    episodes: int = 100
+    """Episodes for each policy and kind of action."""
+    seed: int = 1_000_000
+    """Seed of the episodes."""
+    json: bool = False
+    """Print JSON in place of a table."""
+
+    def __call__(self) -> None:
+        from cppo.evaluate import evaluate
+
+        result = evaluate(self.run, self.episodes, self.seed)
+        if self.json:
+            print(json.dumps(result, indent=2))
+            return
+        table = Table(title=f"{result['algo']} on {result['env']}: {self.episodes} episodes each, mean ± 95% interval")
+        for name in ("seed", "actions", "return", *(f"{c} (limit {d:g})" for c, d in result["cost_limits"].items())):
+            table.add_column(name, justify="right")
+        table.add_column("within limit")
+        for row in result["policies"]:
+            costs = [_interval(row["cost"][name]) for name in result["cost_limits"]]
+            mark = "[green]yes[/]" if row["feasible"] else "[red]no[/]"
+            table.add_row(str(row["seed"]), row["actions"], _interval(row["return"]), *costs, mark)
+        console.print(table)
+
+
+def _interval(value: dict[str, float]) -> str:
+    return f"{value['mean']:.2f} ± {value['half_width']:.2f}"
+
+
+@dataclass
+class Plot:
+    """Draw the learning curves of one or several runs, and for a single run the diagnostics of its updates."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Folders of runs on one environment."""
+    out: Path | None = None
+    """Where to write the curves (default: curves.png in the first run's folder)."""
+
+    def __call__(self) -> None:
+        from cppo import plots
+        from cppo.run import Run
+
+        if not self.runs:
+            raise UsageError("name at least one run, for example: cppo plot runs/demo")
+        runs = [Run(folder) for folder in self.runs]
+        out = self.out or runs[0].folder / "curves.png"
+        named = [(f"{run.plan.algo} ({run.folder.name})" if len(runs) > 1 else run.plan.algo, run.metrics()) for run in runs]
+        plots.learning_curves(named, runs[0].plan.cost_limits, out)
+        console.print(f"Wrote {out}", highlight=False)
+        if len(runs) == 1:
+            second = out.with_name(out.stem + "-diagnostics" + out.suffix)
+            plots.diagnostics(named[0][1], runs[0].plan.cost_limits, second, angle_unit="radians")
+            console.print(f"Wrote {second}", highlight=False)
+
+
+@dataclass
+class Envs:
+    """List the environments with their spaces, cost limits and backends."""
+
+    def __call__(self) -> None:
+        from cppo import envs
+        from cppo.types import Box
+
+        table = Table(title="Environments")
+        for name in ("name", "observation", "actions", "steps", "cost limits", "backends"):
+            table.add_column(name)
+        for name in envs.names():
+            spec = envs.spec(name)
+            actions = f"Box({spec.action.size})" if isinstance(spec.action, Box) else f"Discrete({spec.action.n})"
+            limits = ", ".join(f"{c} ≤ {d:g}" for c, d in zip(spec.cost_names, spec.cost_limits, strict=True))
+            shape = "×".join(map(str, spec.obs_shape))
+            table.add_row(name, shape, actions, str(spec.episode_length), limits, ", ".join(envs.backends(name)))
+        console.print(table)
+
+
+@dataclass
+class Algos:
+    """List the algorithms; with a name, its settings with their defaults and meaning."""
+
+    name: Positional[str | None] = None
+    """Show the settings of this algorithm."""
+
+    def __call__(self) -> None:
+        from cppo import algos
+        from cppo.settings import describe
+
+        if self.name is not None:
+            table = Table(title=f"Settings of {self.name} (change with --set name=value)")
+            for heading in ("name", "default", "meaning"):
+                table.add_column(heading)
+            for row in describe(algos.get(self.name).settings):
+                table.add_row(*row)
+            console.print(table)
+            return
+        table = Table(title="Algorithms")
+        for heading in ("name", "order", "constraint", "policy", "actions", "constraints", "reference"):
+            table.add_column(heading)
+        for row in algos.TABLE.values():
+            actions = ", ".join(kind.__name__ for kind in row.actions)
+            table.add_row(
+                row.name, row.order, row.constraint, f"{row.policy}-policy", actions, row.constraints, row.reference
+            )
+        console.print(table)
+
+
+COMMANDS = {"train": Train, "eval": Eval, "plot": Plot, "envs": Envs, "algos": Algos}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point. Usage errors exit with code 2, failed runs with 1, an interrupted run with 130."""
+    arguments = _repeat_set(sys.argv[1:] if argv is None else argv)
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, prog="cppo", description=__doc__, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
+        )()
+    except UsageError as error:
+        _fail(error, 2)
+    except TrainingError as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _repeat_set(arguments: list[str]) -> list[str]:
+    """Let ``--set a=1 b=2`` mean ``--set a=1 --set b=2``."""
+    result, inside = [], False
+    for word in arguments:
+        if word.startswith("--"):
+            inside = word == "--set"
+            if not inside:
+                result.append(word)
+        elif inside and "=" in word:
+            result += ["--set", word]
+        else:
+            if inside:
+                result.append("--set")
+            inside = False
+            result.append(word)
+    return result
+
+
+def _fail(error: Exception, code: int) -> None:
+    Console(stderr=True).print(f"[bold red]cppo:[/] {error}", highlight=False, soft_wrap=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Two ways to fill a batch, one result: (time, world) arrays and episode means.
+
+``scan_collect`` runs a jittable environment inside the compiled program (one seed; ``vmap`` adds seeds).
+``host_collect`` drives an environment that lives outside JAX, all seeds' worlds in one batch, with the policy jitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from cppo import episodes
+from cppo.networks import scale_action
+from cppo.types import Batch, BatchedEnv, Key, PyTree
+
+Act = Callable[[PyTree, Array, Key], Array]  # (algorithm state, observations of all worlds, key) -> actions
+
+
+class Worlds(NamedTuple):
+    """Everything between two batches that belongs to the worlds of one seed."""
+
+    env: Any  # the environment's own state; for host environments kept outside and None here
+    obs: Array
+    running: episodes.Totals
+    window: episodes.Totals
+
+
+class Rollout(NamedTuple):
+    """Raw (time, world) arrays of a collection."""
+
+    obs: Array
+    action: Array
+    next_obs: Array
+    reward: Array
+    cost: Array
+    terminated: Array
+    truncated: Array
+
+
+def scan_collect(
+    env: BatchedEnv, act: Act, agent: PyTree, worlds: Worlds, key: Key, length: int
+) -> tuple[Worlds, Rollout]:
+    """``length`` steps of every world under the policy of ``agent``."""
+
+    def one_step(carry: tuple[PyTree, Array], step_key: Key) -> tuple[tuple[PyTree, Array], Rollout]:
+        state, obs = carry
+        action = act(agent, obs, step_key)
+        state, step = env.advance(state, scale_action(env.spec, action))
+        seen = Rollout(obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
+        return (state, step.obs), seen
+
+    (state, obs), rollout = jax.lax.scan(one_step, (worlds.env, worlds.obs), jax.random.split(key, length))
+    return worlds._replace(env=state, obs=obs), rollout
+
+
+def host_collect(
+    env: BatchedEnv, act: Callable[..., Array], agents: PyTree, env_state: PyTree, obs: Array, keys: Key, length: int
+) -> tuple[PyTree, Array, Rollout]:
+    """The same for S seeds on a host environment of S·W worlds.
+
+    ``act(agents, obs (S, W, …), keys (S, 2), t)`` is jitted and returns actions in the policy's and the environment's
+    units; ``obs`` is (S, W, …). The rollout comes back as (S, time, W, …).
+    """
+    seeds, worlds = obs.shape[:2]
+    steps = []
+    for t in range(length):
+        action, env_action = act(agents, obs, keys, t)
+        env_state, step = env.advance(env_state, env_action.reshape(seeds * worlds, *env_action.shape[2:]))
+        parts = (obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
+        steps.append([_seeds(part, seeds, worlds) for part in parts])
+        obs = _seeds(step.obs, seeds, worlds)
+    stacked = [_stack([step[i] for step in steps]) for i in range(len(Rollout._fields))]
+    return env_state, obs, Rollout(*stacked)
+
+
+def _seeds(x: Array, seeds: int, worlds: int) -> Array:
+    return x if x.shape[:2] == (seeds, worlds) else x.reshape(seeds, worlds, *x.shape[1:])
+
+
+def _stack(parts: list[Array]) -> Array:
+    """Along a time axis behind the seeds; NumPy stays NumPy (one copy to the device later), JAX stays on the device."""
+    host = all(isinstance(part, np.ndarray) for part in parts)
+    return np.stack(parts, axis=1) if host else jnp.stack([jnp.asarray(part) for part in parts], axis=1)
+
+
+def to_batch(
+    worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int
+) -> tuple[Worlds, Batch]:
+    """Close the books of a rollout of one seed."""
+    running, window, means = episodes.account(
+        worlds.running,
+        worlds.window,
+        rollout.reward,
+        rollout.cost,
+        rollout.terminated | rollout.truncated,
+        cost_discount,
+        min_episodes,
+    )
+    return worlds._replace(running=running, window=window), Batch(*rollout, means)

@@ -1,0 +1,91 @@
+"""AntCircle as a batched environment on CPU threads: float64 inside, float32 for the learner."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from cppo.envs.arrays import Array, Key
+from cppo.envs.checks import checked_actions, checked_double, checked_keys
+from cppo.envs.physics.ant import AntStep, AntThreads
+from cppo.envs.precision import double_on_cpu
+from cppo.envs.tasks import ant_circle
+from cppo.types import Box, EnvSpec, Step, as_numpy
+
+ACTUATORS = 8
+SPEC = EnvSpec(
+    "AntCircle",
+    (ant_circle.POSITIONS + ant_circle.VELOCITIES,),
+    Box((-1.0,) * ACTUATORS, (1.0,) * ACTUATORS),
+    ("cost",),
+    (50.0,),
+    500,
+)
+
+
+class AntCircleState(NamedTuple):
+    """State of W worlds between two steps: float64, on the host."""
+
+    qpos: Float[Array, "world 15"]
+    qvel: Float[Array, "world 14"]
+    warm: Float[Array, "world 14"]
+    torso: Float[Array, "world 2"]  # where the last step saw the torso, m
+    key: Key
+    age: Int[Array, " world"]
+
+
+class AntCircleEnv:
+    """W worlds of AntCircle; see ``cppo.types.BatchedEnv`` for the contract."""
+
+    backend = "threads"
+    jittable = False
+    resumable = True
+    spec = SPEC
+
+    def __init__(self, num_envs: int, threads: int | None = None):
+        self.num_envs = num_envs
+        self.threads = AntThreads(threads)
+        self._finish = jax.jit(self._finish_step)
+        self._begin = jax.jit(self._begin_episodes)
+
+    def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[AntCircleState, Array]:
+        with double_on_cpu():
+            state, obs = as_numpy(self._begin(checked_keys(keys, self.num_envs)))
+        return state if ages is None else state._replace(age=np.asarray(ages, np.int32)), obs
+
+    def advance(self, state: AntCircleState, actions: Array) -> tuple[AntCircleState, Step]:
+        ctrl = checked_actions(actions, self.num_envs, ACTUATORS)
+        checked_double(state.qpos)
+        moved = self.threads.advance(state.qpos, state.qvel, state.warm, ctrl)
+        with double_on_cpu():
+            after, step, ended = as_numpy(self._finish(state, moved))
+            if not ended.any():
+                return after, step
+            fresh, fresh_obs = as_numpy(self._begin(after.key))
+        after = jax.tree.map(lambda new, old: _select(ended, new, old), fresh, after)
+        return after, step._replace(obs=_select(ended, fresh_obs, step.obs))
+
+    def _finish_step(self, state: AntCircleState, moved: AntStep) -> tuple[AntCircleState, Step, Bool[Array, " world"]]:
+        age = state.age + 1
+        outcome = ant_circle.advance(state.torso, moved.torso, moved.qpos, moved.qvel)
+        truncated = (age >= SPEC.episode_length) & ~outcome.terminated
+        # A diverged simulation ends the episode; its numbers must not reach the critics.
+        obs, reward = (jnp.nan_to_num(x.astype(jnp.float32)) for x in (outcome.obs, outcome.reward))
+        step = Step(obs, obs, reward, outcome.cost.astype(jnp.float32), outcome.terminated, truncated)
+        after = AntCircleState(moved.qpos, moved.qvel, moved.warm, moved.torso, state.key, age)
+        return after, step, outcome.terminated | truncated
+
+    def _begin_episodes(self, keys: Key) -> tuple[AntCircleState, Array]:
+        next_keys, reset_keys = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+        qpos, qvel = ant_circle.reset(reset_keys, jnp.dtype(jnp.float64))
+        age = jnp.zeros(len(keys), jnp.int32)
+        state = AntCircleState(qpos, qvel, jnp.zeros_like(qvel), qpos[:, :2], next_keys, age)
+        return state, ant_circle.observe(qpos, qvel).astype(jnp.float32)
+
+
+def _select(mask: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    return np.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)

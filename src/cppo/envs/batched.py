@@ -1,0 +1,78 @@
+"""From one world written as pure functions to W worlds with time limits and autoreset."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from cppo.types import EnvSpec, Key, PyTree, Step
+
+
+class Transition(NamedTuple):
+    """What one world's ``step`` returns besides its state."""
+
+    obs: Float[Array, " obs"]
+    reward: Float[Array, ""]
+    cost: Float[Array, " constraint"]
+    terminated: Bool[Array, ""]
+
+
+class World(Protocol):
+    """One world as pure functions. The time limit (``spec.episode_length``) is not its business."""
+
+    spec: EnvSpec
+
+    def reset(self, key: Key) -> tuple[PyTree, Float[Array, " obs"]]: ...
+
+    def step(self, state: PyTree, action: Array, key: Key) -> tuple[PyTree, Transition]: ...
+
+
+class WorldState(NamedTuple):
+    """State of W worlds between two steps."""
+
+    world: Any
+    key: Key
+    age: Int[Array, " world"]
+
+
+class JaxEnv:
+    """W copies of a ``World``; see ``cppo.types.BatchedEnv`` for the contract."""
+
+    backend = "jax"
+    jittable = True
+    resumable = True
+
+    def __init__(self, world: World, num_envs: int):
+        self.world = world
+        self.spec = world.spec
+        self.num_envs = num_envs
+
+    def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[WorldState, Array]:
+        next_keys, reset_keys = _split(keys)
+        world, obs = jax.vmap(self.world.reset)(reset_keys)
+        ages = jnp.zeros(self.num_envs, jnp.int32) if ages is None else jnp.asarray(ages, jnp.int32)
+        return WorldState(world, next_keys, ages), obs
+
+    def advance(self, state: WorldState, actions: Array) -> tuple[WorldState, Step]:
+        next_keys, step_keys, reset_keys = _split(state.key, 3)
+        world, seen = jax.vmap(self.world.step)(state.world, actions, step_keys)
+        age = state.age + 1
+        truncated = (age >= self.spec.episode_length) & ~seen.terminated
+        ended = seen.terminated | truncated
+        fresh_world, fresh_obs = jax.vmap(self.world.reset)(reset_keys)
+        world = jax.tree.map(lambda new, old: _select(ended, new, old), fresh_world, world)
+        obs = _select(ended, fresh_obs, seen.obs)
+        step = Step(obs, seen.obs, seen.reward, seen.cost, seen.terminated, truncated)
+        return WorldState(world, next_keys, jnp.where(ended, 0, age)), step
+
+
+def _split(keys: Key, count: int = 2) -> tuple[Key, ...]:
+    parts = jax.vmap(lambda key: jax.random.split(key, count))(keys)
+    return tuple(parts[:, i] for i in range(count))
+
+
+def _select(mask: Array, new: Array, old: Array) -> Array:
+    return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)

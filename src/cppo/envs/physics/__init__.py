@@ -1,0 +1,1 @@
+"""Physics: the models, MuJoCo on CPU threads, and the Point robot's closed form."""

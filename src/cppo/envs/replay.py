@@ -1,0 +1,111 @@
+"""One environment step from every row of recorded transitions: what parity tests are built on.
+
+``transitions`` holds arrays named as in the recordings, one row a step. Safety Gym: qpos, qvel, warm, agent_xy0 and
+agent_rot0 (the robot body's compiled position and quaternion), goal, hazards, pillar, last_a, last_b, action, and
+goal_next, which is used where the goal is met. AntCircle: qpos, qvel, warm, xpos_prev, action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cppo.envs.ant_circle import AntCircleEnv
+from cppo.envs.precision import double_on_cpu
+from cppo.envs.safety_gym import Physics, SafetyGymEnv, SafetyGymState, merge, state_of
+from cppo.envs.tasks import ant_circle, navigation
+from cppo.envs.tasks.navigation import Task
+from cppo.envs.tasks.scenes import SCENES, Scene
+from cppo.types import UsageError, as_numpy
+
+Transitions = Mapping[str, np.ndarray]
+Stepper = Callable[[SafetyGymEnv, SafetyGymState, np.ndarray], tuple[Physics, np.ndarray]]
+
+
+def replay(
+    name: str, transitions: Transitions, backend: str = "threads", physics: str = "simulated"
+) -> dict[str, np.ndarray]:
+    """Step every row once; returns qpos_next, qvel_next, obs, reward, cost and goal_met.
+
+    ``physics="recorded"`` takes qpos_next and qvel_next from the transitions, so that only sensors and task are
+    computed. AntCircle returns xpos_next and terminated in place of goal_met.
+    """
+    if physics not in ("simulated", "recorded"):
+        raise UsageError(f"physics is {physics!r}, expected 'simulated' or 'recorded'")
+    if name == "AntCircle" and backend == "threads":
+        return _replay_ant(transitions, physics)
+    if name not in SCENES or backend not in STEPPERS:
+        known = ", ".join([*SCENES, "AntCircle"])
+        raise UsageError(f"no replay of {name!r} on {backend!r}: names are {known}; backends are {', '.join(STEPPERS)}")
+    step = _recorded_step(transitions) if physics == "recorded" else STEPPERS[backend]
+    with double_on_cpu():
+        return _replay_navigation(name, transitions, step)
+
+
+def _replay_navigation(name: str, transitions: Transitions, step: Stepper) -> dict[str, np.ndarray]:
+    env = SafetyGymEnv(SCENES[name], len(transitions["qpos"]))
+    state = navigation_state(env.scene, transitions)
+    ctrl = np.clip(np.asarray(transitions["action"], np.float64), -1.0, 1.0)
+    after, sensors = step(env, state, ctrl)
+    goal_next = jnp.asarray(transitions["goal_next"][:, :2])
+    judged = jax.jit(_judge, static_argnums=0)(env.scene, state.task, after.qpos, sensors, goal_next)
+    obs, reward, cost, met = (np.asarray(x) for x in judged)
+    seen = {"qpos_next": np.asarray(after.qpos), "qvel_next": np.asarray(after.qvel)}
+    return seen | {"obs": obs, "reward": reward, "cost": cost, "goal_met": met}
+
+
+def _judge(scene, task, qpos, sensors, goal_next):
+    seen = navigation.look(scene, task.start, qpos, sensors)
+    reward, met = navigation.reward_and_success(scene, task.last, navigation.distances(scene, task.goal, seen))
+    obs = navigation.observe(scene, task._replace(goal=jnp.where(met[:, None], goal_next, task.goal)), seen)
+    return obs, reward, navigation.hazard_cost(scene, task, seen)[:, 0], met
+
+
+def navigation_state(scene: Scene, transitions: Transitions) -> SafetyGymState:
+    """The environment state before each recorded step."""
+    rows = len(transitions["qpos"])
+    place, turn = transitions["agent_xy0"][:, :2], transitions["agent_rot0"][:, [0, 3]]
+    task = Task(
+        goal=transitions["goal"][:, :2],
+        hazards=transitions["hazards"][..., :2],
+        pillars=transitions["pillar"][:, None, :2][:, : scene.pillars],
+        last=np.stack([transitions["last_a"], transitions["last_b"]], -1),
+        start=np.concatenate([place, turn], -1),
+    )
+    with double_on_cpu():
+        mocap = np.concatenate([np.reshape(part, (rows, -1)) for part in navigation.mocap(scene, task)], 1)
+    physics = Physics(transitions["qpos"], transitions["qvel"], transitions["warm"], mocap)
+    return state_of(scene, physics, task, np.zeros((rows, 2), np.uint32), np.zeros(rows, np.int32))
+
+
+def _threads_step(env: SafetyGymEnv, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
+    after, sensors = jax.jit(merge, static_argnums=0)(env.scene, state, ctrl, env.simulate(state, ctrl))
+    return after, np.asarray(sensors)
+
+
+def _recorded_step(transitions: Transitions) -> Stepper:
+    def step(env: SafetyGymEnv, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
+        qpos, qvel, warm = (np.asarray(transitions[key]) for key in ("qpos_next", "qvel_next", "warm"))
+        control = np.concatenate([ctrl, state.physics.mocap], 1)
+        sensors = env.threads.roll(qpos, qvel, warm, control, 1).sensors[:, 0]
+        return Physics(qpos, qvel, warm, state.physics.mocap), sensors
+
+    return step
+
+
+STEPPERS: dict[str, Stepper] = {"threads": _threads_step}
+
+
+def _replay_ant(transitions: Transitions, physics: str) -> dict[str, np.ndarray]:
+    if physics == "recorded":
+        qpos, qvel, torso = (transitions[key] for key in ("qpos_next", "qvel_next", "xpos_next"))
+    else:
+        start = (np.asarray(transitions[key], np.float64) for key in ("qpos", "qvel", "warm", "action"))
+        qpos, qvel, _, torso = AntCircleEnv(len(transitions["qpos"])).threads.advance(*start)
+    with double_on_cpu():
+        outcome = as_numpy(ant_circle.advance(*(jnp.asarray(x) for x in (transitions["xpos_prev"], torso, qpos, qvel))))
+    seen = {"qpos_next": qpos, "qvel_next": qvel, "xpos_next": torso, "obs": outcome.obs}
+    return seen | {"reward": outcome.reward, "cost": outcome.cost[:, 0], "terminated": outcome.terminated}

@@ -1,0 +1,98 @@
+"""Bookkeeping of episodes: what J_c is averaged over (docs/cost-contract.md).
+
+J_c is the mean over the episodes that ended in the batch. Where fewer than ``min_episodes`` did (many worlds, short
+rollouts), the most recent earlier ones fill up; where none has ended yet, ``count`` is 0 and nobody may update.
+An episode that a world joined midway (staggered start) is not counted: its cost is incomplete.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from cppo.types import Episodes
+
+WINDOW = 100  # finished episodes remembered between batches
+
+
+class Totals(NamedTuple):
+    """Sums of an episode: running ones with axis world, finished ones with axis episode."""
+
+    reward: Float[Array, " n"]
+    cost: Float[Array, "n constraint"]
+    discounted_cost: Float[Array, "n constraint"]
+    length: Float[Array, " n"]
+    whole: Bool[Array, " n"]  # running: seen from its first step; finished: slot holds an episode
+
+
+def _zeros(number: int, constraints: int, whole: bool) -> Totals:
+    scalar, vector = jnp.zeros(number), jnp.zeros((number, constraints))
+    return Totals(scalar, vector, vector, scalar, jnp.full(number, whole))
+
+
+def start(worlds: int, constraints: int, ages: Array | None = None) -> tuple[Totals, Totals]:
+    """Running totals of fresh worlds and an empty window of finished episodes."""
+    running = _zeros(worlds, constraints, True)
+    if ages is not None:
+        running = running._replace(whole=ages == 0)
+    return running, _zeros(WINDOW, constraints, False)
+
+
+def account(
+    running: Totals,
+    window: Totals,
+    reward: Float[Array, "time world"],
+    cost: Float[Array, "time world constraint"],
+    ended: Bool[Array, "time world"],
+    cost_discount: Float[Array, ""] | float,
+    min_episodes: int,
+) -> tuple[Totals, Totals, Episodes]:
+    """Carry the totals through a batch; return them, the window, and the means that an update sees."""
+
+    def one_step(totals: Totals, step: tuple[Array, Array, Array]) -> tuple[Totals, Totals]:
+        r, c, end = step
+        weight = cost_discount ** totals.length[:, None]
+        grown = Totals(
+            totals.reward + r,
+            totals.cost + c,
+            totals.discounted_cost + weight * c,
+            totals.length + 1,
+            totals.whole,
+        )
+        fresh = _zeros(r.shape[0], c.shape[-1], True)
+        kept = jax.tree.map(lambda new, old: jnp.where(_like(end, old), new, old), fresh, grown)
+        return kept, grown._replace(whole=grown.whole & end)
+
+    running, seen = jax.lax.scan(one_step, running, (reward, cost, ended))
+    seen = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
+    everything = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), window, seen)
+    recent_rank = jnp.cumsum(everything.whole[::-1])[::-1]  # 1 for the newest finished episode
+    number_ended = jnp.sum(seen.whole)
+    chosen = everything.whole & (recent_rank <= jnp.maximum(number_ended, min_episodes))
+    newest = jnp.nonzero(everything.whole & (recent_rank <= WINDOW), size=WINDOW, fill_value=-1)[0]
+    window = jax.tree.map(lambda x: x[newest], everything)
+    window = window._replace(whole=newest >= 0)
+    return running, window, _means(everything, chosen, number_ended)
+
+
+def _means(totals: Totals, chosen: Bool[Array, " n"], ended: Array) -> Episodes:
+    count = jnp.sum(chosen)
+
+    def mean(x: Array) -> Array:
+        return jnp.sum(jnp.where(_like(chosen, x), x, 0.0), axis=0) / jnp.maximum(count, 1)
+
+    return Episodes(
+        mean(totals.reward),
+        mean(totals.cost),
+        mean(totals.discounted_cost),
+        mean(totals.length),
+        count.astype(jnp.int32),
+        ended.astype(jnp.int32),
+    )
+
+
+def _like(mask: Array, x: Array) -> Array:
+    return mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))

@@ -1,0 +1,133 @@
+"""One iteration of training as a compiled function of the whole training state, all seeds at once.
+
+A *lane* is one seed with its settings. ``collect`` then ``update`` is all there is; where the environment is jittable
+both run in one program, otherwise the environment steps outside and only acting and updating are compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from cppo import collect, episodes
+from cppo.algos import Algorithm
+from cppo.networks import Networks, scale_action
+from cppo.types import Batch, BatchedEnv, Key, Metrics, PyTree
+
+
+class TrainState(NamedTuple):
+    """All that a checkpoint saves. Every leaf but ``host_env`` has a leading axis of lanes."""
+
+    agent: PyTree
+    worlds: collect.Worlds
+    key: Key
+    iteration: Int[Array, " lane"]
+    host_env: PyTree  # state of an environment that lives outside JAX, all lanes' worlds together; else None
+
+
+class Learner:
+    """``start`` makes a state, ``iterate`` advances it by one batch. ``settings`` may differ by lane in its numbers."""
+
+    def __init__(self, algorithm: Algorithm, env: BatchedEnv, settings: list[Any], seeds: list[int]):
+        first = settings[0]
+        self.algorithm, self.env, self.seeds = algorithm, env, seeds
+        self.settings = jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.float32), *settings)
+        self.worlds = env.num_envs if env.jittable else env.num_envs // len(seeds)
+        self.length = first.batch_size // self.worlds
+        self.min_episodes = first.min_episodes
+        self.networks = Networks(env.spec, first.hidden, first.activation)
+        self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
+        self._act = jax.jit(jax.vmap(self._act_lane, in_axes=(0, 0, 0, 0, None)))
+        self._update = jax.jit(jax.vmap(self._update_lane))
+
+    @property
+    def batch_size(self) -> int:
+        """Environment steps of one lane in an iteration."""
+        return self.length * self.worlds
+
+    def start(self) -> TrainState:
+        """The state before the first step. A lane's randomness comes from its own seed alone."""
+        ages = self._ages()
+        keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
+        state, world_keys = jax.jit(jax.vmap(self._start_lane, in_axes=(0, 0, None)))(self.settings, keys, ages)
+        if self.env.jittable:
+            return state
+        flat_keys = world_keys.reshape(-1, world_keys.shape[-1])
+        host_env, obs = self.env.init(flat_keys, jnp.tile(ages, len(self.seeds)))
+        obs = obs.reshape(len(self.seeds), self.worlds, *self.env.spec.obs_shape)
+        return state._replace(host_env=host_env, worlds=state.worlds._replace(obs=obs))
+
+    def init_agents(self) -> PyTree:
+        """Fresh algorithm states of all lanes (their shapes say what a checkpoint's agents look like)."""
+        keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
+        return jax.vmap(lambda s, k: self.algorithm.init(self.networks, s, k))(self.settings, keys)
+
+    def _start_lane(self, settings: Any, key: Key, ages: Array) -> tuple[TrainState, Key]:
+        agent_key, world_key, loop_key = jax.random.split(key, 3)
+        world_keys = jax.random.split(world_key, self.worlds)
+        agent = self.algorithm.init(self.networks, settings, agent_key)
+        env_state, obs = self.env.init(world_keys, ages) if self.env.jittable else (None, None)
+        running, window = episodes.start(self.worlds, self.env.spec.num_costs, ages)
+        worlds = collect.Worlds(env_state, obs, running, window)
+        return TrainState(agent, worlds, loop_key, jnp.zeros((), jnp.int32), None), world_keys
+
+    def iterate(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """Collect one batch and update; metrics have a leading axis of lanes."""
+        if self.env.jittable:
+            return self._iterate(self.settings, state)
+        key, act_key, update_key = _split3(state.key)
+        act = lambda *now: self._act(self.settings, *now)  # noqa: E731
+        host_env, obs, rollout = collect.host_collect(
+            self.env, act, state.agent, state.host_env, state.worlds.obs, act_key, self.length
+        )
+        worlds = state.worlds._replace(obs=obs)
+        agent, worlds, metrics = self._update(self.settings, state.agent, worlds, rollout, update_key)
+        return TrainState(agent, worlds, key, state.iteration + 1, host_env), metrics
+
+    def _ages(self) -> Int[Array, " world"]:
+        """Zero where whole episodes fit a rollout; else spread over the episode so that ends do not coincide."""
+        horizon = self.env.spec.episode_length
+        if self.length >= horizon:
+            return jnp.zeros(self.worlds, jnp.int32)
+        return (jnp.arange(self.worlds) * horizon // self.worlds).astype(jnp.int32)
+
+    def _iterate_lane(self, settings: Any, state: TrainState) -> tuple[TrainState, Metrics]:
+        key, act_key, update_key = jax.random.split(state.key, 3)
+        act = lambda agent, obs, k: self.algorithm.act(self.networks, settings, agent, obs, k)  # noqa: E731
+        worlds, rollout = collect.scan_collect(self.env, act, state.agent, state.worlds, act_key, self.length)
+        agent, worlds, metrics = self._update_lane(settings, state.agent, worlds, rollout, update_key)
+        return TrainState(agent, worlds, key, state.iteration + 1, None), metrics
+
+    def _act_lane(self, settings: Any, agent: PyTree, obs: Array, key: Key, t: Array) -> tuple[Array, Array]:
+        action = self.algorithm.act(self.networks, settings, agent, obs, jax.random.fold_in(key, t))
+        return action, scale_action(self.env.spec, action)
+
+    def _update_lane(
+        self, settings: Any, agent: PyTree, worlds: collect.Worlds, rollout: collect.Rollout, key: Key
+    ) -> tuple[PyTree, collect.Worlds, Metrics]:
+        worlds, batch = collect.to_batch(worlds, rollout, settings.cost_discount, self.min_episodes)
+        updated, metrics = self.algorithm.update(self.networks, settings, agent, batch, key)
+        # Without one finished episode J_c is unknown and no limit can be kept: wait.
+        ready = batch.episodes.count > 0
+        agent = jax.tree.map(lambda new, old: jnp.where(ready, new, old), updated, agent)
+        return agent, worlds, _episode_metrics(batch) | metrics | {"waiting": ~ready}
+
+
+def _episode_metrics(batch: Batch) -> Metrics:
+    finite = jnp.isfinite(batch.reward) & jnp.all(jnp.isfinite(batch.cost), axis=-1)
+    return {
+        "return": batch.episodes.reward,
+        "cost": batch.episodes.cost,
+        "length": batch.episodes.length,
+        "episodes": batch.episodes.ended,
+        "nonfinite": jnp.sum(~finite),
+    }
+
+
+def _split3(keys: Key) -> tuple[Key, Key, Key]:
+    parts = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
+    return parts[:, 0], parts[:, 1], parts[:, 2]
+

@@ -1,0 +1,76 @@
+"""Action distributions: a diagonal Gaussian and a categorical, each with one log density, one KL, one entropy.
+
+``kl(old, new)`` is the forward divergence KL(old‖new), summed over action dimensions. Averaged over the states of a
+batch it is *the* KL of this project, wherever a limit, a log or a line search speaks of one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from cppo.types import Key
+
+_LOG_2PI = 1.8378770664093453
+
+
+class Distribution(Protocol):
+    def sample(self, key: Key) -> Array: ...
+
+    def mode(self) -> Array: ...
+
+    def log_prob(self, action: Array) -> Float[Array, ""]: ...
+
+    def kl(self, new: Distribution) -> Float[Array, ""]: ...
+
+    def entropy(self) -> Float[Array, ""]: ...
+
+
+class Gaussian(NamedTuple):
+    """Independent normal for each action dimension, unbounded; the environment's bounds clip what is executed."""
+
+    mean: Float[Array, " action"]
+    log_std: Float[Array, " action"]
+
+    def sample(self, key: Key) -> Float[Array, " action"]:
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape, self.mean.dtype)
+
+    def mode(self) -> Float[Array, " action"]:
+        return self.mean
+
+    def log_prob(self, action: Float[Array, " action"]) -> Float[Array, ""]:
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return jnp.sum(-0.5 * z**2 - self.log_std - 0.5 * _LOG_2PI, axis=-1)
+
+    def kl(self, new: Gaussian) -> Float[Array, ""]:
+        ratio = jnp.exp(2 * (self.log_std - new.log_std))
+        shift = ((self.mean - new.mean) * jnp.exp(-new.log_std)) ** 2
+        return jnp.sum(0.5 * (ratio + shift - 1.0) + new.log_std - self.log_std, axis=-1)
+
+    def entropy(self) -> Float[Array, ""]:
+        return jnp.sum(self.log_std + 0.5 * (1.0 + _LOG_2PI), axis=-1)
+
+
+class Categorical(NamedTuple):
+    logits: Float[Array, " action"]
+
+    def sample(self, key: Key) -> Int[Array, ""]:
+        return jax.random.categorical(key, self.logits)
+
+    def mode(self) -> Int[Array, ""]:
+        return jnp.argmax(self.logits, axis=-1)
+
+    def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
+        logp = jax.nn.log_softmax(self.logits)
+        return jnp.take_along_axis(logp, action[..., None].astype(jnp.int32), axis=-1)[..., 0]
+
+    def kl(self, new: Categorical) -> Float[Array, ""]:
+        old_logp, new_logp = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(new.logits)
+        return jnp.sum(jnp.exp(old_logp) * (old_logp - new_logp), axis=-1)
+
+    def entropy(self) -> Float[Array, ""]:
+        logp = jax.nn.log_softmax(self.logits)
+        return -jnp.sum(jnp.exp(logp) * logp, axis=-1)

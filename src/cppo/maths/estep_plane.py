@@ -1,0 +1,322 @@
+"""The E-step with one cost constraint: a search for one angle on the plane of A and A_c.
+
+Units in this file: the rows e_c and e_r are orthogonal with a mean square of one, and a sum over the batch is a mean
+over its N elements, so that every scalar is of order one whatever N is.
+
+The optimum under the elementwise bound has the form v̄ = max(−1, a e_c + b e_r + g). Two ways to the three numbers:
+
+1. `fixed_point`: solve on the plane with the removed elements held at −1 (closed form), predict **all** elements from
+   the answer, which also re-admits removed ones, and repeat. When the pattern repeats, the KKT conditions hold.
+2. `angle_search`, only where 1 does not end: let x(φ) be the point of the bounded ball furthest in the direction
+   cos φ e_c + sin φ e_r. Cost and reward of x(φ) both fall as φ goes from θ_A to π, so the paper's rules
+   θ = max(θ_A, θ_f) and θ = min(π, max(θ_f, θ_A + π/2)) hold word for word with "the φ where the cost meets the
+   budget" for θ_f and "the φ where the reward change is zero" for θ_A + π/2: one monotone equation in one unknown.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from cppo.maths.estep_sums import means
+
+FAST_LIMIT = 20  # passes of `fixed_point`; it ends in 2 to 8 where it ends at all
+REMOVAL_LIMIT = 1000  # passes of a removal loop; each removes at least one element, in practice 1 to 8 are needed
+ANGLE_LIMIT = 90  # steps of `angle_search`; it bisects on every third step, and 25 bisections suffice
+
+
+class Plane(NamedTuple):
+    """A problem in the coordinates of its plane."""
+
+    rows: tuple[Array, Array]  # e_c and e_r, (N,) each
+    reward: Array  # (2,): A/‖A‖ in these coordinates, zero if A = 0
+    budget: Array  # (): d' / rms(A_c)
+    variance: Array  # (): δ'
+    recovery: Array  # (): bool
+
+
+class Moments(NamedTuple):
+    """Means over the batch, on the free elements (those above −1) only."""
+
+    free: Array  # share of free elements
+    c: Array
+    r: Array
+    cc: Array
+    cr: Array
+    rr: Array
+
+
+class Point(NamedTuple):
+    """v̄ = max(−1, a e_c + b e_r + g), and how it was chosen."""
+
+    a: Array
+    b: Array
+    g: Array
+    case: Array  # 0 normal, 1 to 3 the paper's recovery cases
+    proper: Array  # the multipliers exist: no direction degenerated on the free elements
+
+
+class Found(NamedTuple):
+    """A solved problem: v̄, recovery case, passes over the batch, repairs among them, whether it is proved optimal."""
+
+    deviation: Array
+    case: Array
+    iterations: Array
+    repairs: Array
+    certified: Array
+
+
+def safe_divide(x: Array, y: Array) -> Array:
+    """x / y, and 0 where y = 0."""
+    return jnp.where(y == 0, 0.0, x / jnp.where(y == 0, 1.0, y))
+
+
+def all_free(dtype) -> Moments:
+    """Moments with nothing removed; the rows are orthogonal, centred and of unit mean square."""
+    one, zero = jnp.ones((), dtype), jnp.zeros((), dtype)
+    return Moments(one, zero, zero, one, zero, one)
+
+
+def masked_moments(problem: Plane, p: "Point") -> Moments:
+    """Moments over the elements that the point leaves free, in one pass."""
+
+    def terms(c, r):
+        free = p.a * c + p.b * r + p.g > -1
+        c_kept, r_kept = jnp.where(free, c, 0.0), jnp.where(free, r, 0.0)
+        return free.astype(c.dtype), c_kept, r_kept, c_kept * c, c_kept * r, r_kept * r
+
+    return Moments(*means(terms, *problem.rows))
+
+
+def reduced_solution(problem: Plane, s: Moments) -> Point:
+    """The optimum when the removed elements stay at −1 and the free ones are unbounded (MATHS.md 1, in closed form).
+
+    θ = max(θ_A, θ_f), in recovery min(π, max(θ_f, θ_0)) with θ_0 where v̄·A = 0; angles are carried as (cos, sin).
+    """
+    eps = jnp.finfo(problem.variance.dtype).eps
+    u_c, u_r = problem.reward
+    inverse = 1 / jnp.maximum(s.free, jnp.finfo(problem.variance.dtype).tiny)
+    mean_c, mean_r, shift = s.c * inverse, s.r * inverse, (1 - s.free) * inverse
+    square = problem.variance - shift
+    radius = jnp.sqrt(jnp.maximum(square, 0.0))
+
+    # Orthonormal axes of the centred free rows: the first along e_c, the second along the rest of e_r.
+    cc, cr, rr = s.cc - s.c * mean_c, s.cr - s.c * mean_r, s.rr - s.r * mean_r
+    flat_c = cc <= 64 * eps * s.cc
+    per_c = jnp.where(flat_c, 0.0, jax.lax.rsqrt(jnp.where(flat_c, 1.0, cc)))  # 1/norm, 0 where there is no such axis
+    slope = cr * per_c * per_c
+    rest = rr - slope * cr
+    flat_r = rest <= 64 * eps * s.rr
+    per_r = jnp.where(flat_r, 0.0, jax.lax.rsqrt(jnp.where(flat_r, 1.0, rest)))
+    along, across = (u_c + u_r * slope) * cc * per_c, u_r * rest * per_r
+    size = jnp.sqrt(along**2 + across**2)
+    aimless = size == 0
+    per_size = jnp.where(aimless, 0.0, 1 / jnp.where(aimless, 1.0, size))
+    cos_a, sin_a = along * per_size, jnp.where(aimless, 1.0, across * per_size)
+
+    per_radius = jnp.where(radius > 0, 1 / jnp.where(radius > 0, radius, 1.0), 0.0)
+    # A_c constant on the free elements: no direction changes the cost, the right angle is as good as any.
+    cos_f = jnp.clip((problem.budget - mean_c) * per_radius * per_c, -1.0, 1.0)
+    cos_w = jnp.clip(-(u_c * mean_c + u_r * mean_r) * per_radius * per_size, -1.0, 1.0)
+    sin_w = jnp.sqrt((1 - cos_w) * (1 + cos_w))
+    cos_0, sin_0 = cos_a * cos_w - sin_a * sin_w, sin_a * cos_w + cos_a * sin_w
+    past = (sin_0 < 0) | aimless  # beyond π: pure cost descent
+    cos_t = jnp.where(problem.recovery, jnp.where(past, -1.0, cos_0), cos_a)
+    sin_t = jnp.where(problem.recovery, jnp.where(past, 0.0, sin_0), sin_a)
+    budget_binds = cos_f < cos_t
+    cos_t = jnp.where(budget_binds, cos_f, cos_t)
+    sin_t = jnp.where(budget_binds, jnp.sqrt((1 - cos_f) * (1 + cos_f)), sin_t)
+    b = radius * sin_t * per_r
+    a = radius * cos_t * per_c - b * slope
+    case = jnp.where(problem.recovery, jnp.where(budget_binds, 2, jnp.where(past, 3, 1)), 0).astype(jnp.int32)
+    proper = (square >= 0) & (~flat_c | (s.cc == 0)) & (~flat_r | (u_r == 0) | (sin_t == 0))
+    # Large coefficients cancel on the free elements and amplify the rounding errors of the moments.
+    proper &= a * a + b * b <= problem.variance * eps**-0.4
+    return Point(a, b, shift - a * mean_c - b * mean_r, case, proper)
+
+
+def affine(problem: Plane, p: Point) -> Array:
+    return p.a * problem.rows[0] + p.b * problem.rows[1] + p.g
+
+
+def largest_difference(p: Point, s: Moments, t: Moments) -> Array:
+    """How far mean, mean square, cost and e_r-component of the clipped point differ with one free set and another.
+
+    The point meets its constraints with the free elements it was computed from; does it with those it has?
+    """
+    d = jax.tree.map(jnp.subtract, s, t)
+    mean = p.a * d.c + p.b * d.r + p.g * d.free
+    in_c, in_r = p.a * d.cc + p.b * d.cr + p.g * d.c, p.a * d.cr + p.b * d.rr + p.g * d.r
+    square = p.a * in_c + p.b * in_r + p.g * mean - d.free
+    largest = jnp.maximum(jnp.abs(mean + d.free), jnp.abs(square))
+    return jnp.maximum(largest, jnp.maximum(jnp.abs(in_c + d.c), jnp.abs(in_r + d.r)))
+
+
+def removal_loop(problem: Plane) -> Found:
+    """The paper's Algorithm 1, corrected: remove what falls below −1, re-solve, until nothing new falls."""
+
+    def moments(kept):
+        def terms(kept, c, r):
+            c_kept, r_kept = kept * c, kept * r
+            return kept, c_kept, r_kept, c_kept * c, c_kept * r, r_kept * r
+
+        return Moments(*means(terms, kept.astype(problem.variance.dtype), *problem.rows))
+
+    def body(carry):
+        kept, p, k, _ = carry
+        new = kept & (affine(problem, p) >= -1)
+        return new, reduced_solution(problem, moments(new)), k + 1, jnp.any(new != kept)
+
+    kept = jnp.ones(problem.rows[0].shape, bool)
+    carry = (kept, reduced_solution(problem, all_free(problem.variance.dtype)), jnp.int32(0), jnp.bool_(True))
+    kept, p, k, changed = jax.lax.while_loop(lambda c: c[3] & (c[2] < REMOVAL_LIMIT), body, carry)
+    x = jnp.maximum(jnp.where(kept, affine(problem, p), -1.0), -1.0)
+    return Found(x, p.case, k, jnp.int32(0), ~changed)
+
+
+def fixed_point(problem: Plane) -> tuple[Point, Array, Array, Array]:
+    """Iterate 'solve on the free elements, predict all elements' until the prediction repeats itself.
+
+    Only scalars are carried: a pattern of free elements is remembered by the three numbers that produced it.
+    Returns the point, the passes made, those among them that re-admitted elements, and whether KKT holds.
+    """
+    tolerance = 256 * jnp.finfo(problem.variance.dtype).eps
+    small = tolerance * jnp.maximum(problem.variance, tolerance)
+
+    def body(carry):
+        s, last, _, k, repairs, _, _ = carry
+        p = reduced_solution(problem, s)
+        new = masked_moments(problem, p)
+        done = (largest_difference(p, s, new) <= small) & p.proper
+        # A pattern seen two passes ago comes back for ever.
+        cycle = (new.free == last.free) & (new.cc == last.cc) & (new.rr == last.rr) & (k > 0)
+        return new, s, p, k + 1, repairs + (new.free > s.free), done, done | cycle
+
+    full, no = all_free(problem.variance.dtype), jnp.bool_(False)
+    nothing = Point(full.c, full.c, full.c, jnp.int32(0), no)
+    carry = (full, full, nothing, jnp.int32(0), jnp.int32(0), no, no)
+    _, _, p, k, repairs, done, _ = jax.lax.while_loop(lambda c: ~c[6] & (c[3] < FAST_LIMIT), body, carry)
+    return p, k, repairs, done
+
+
+class Furthest(NamedTuple):
+    """x(φ) = max(−1, stretch (z − middle) + shift) with z = cos φ e_c + sin φ e_r, and what it achieves."""
+
+    angle: Array
+    stretch: Array
+    middle: Array
+    shift: Array
+    over: Array  # cost above its budget
+    gain: Array  # reward change; counts as something to give up in recovery only
+    passes: Array
+
+    def excess(self) -> Array:
+        """What the search drives to zero from above."""
+        return jnp.maximum(self.over, self.gain)
+
+
+def direction(problem: Plane, angle: Array) -> Array:
+    """cos φ e_c + sin φ e_r; the angle is carried as π − φ, to resolve angles close to π."""
+    return jnp.sin(angle) * problem.rows[1] - jnp.cos(angle) * problem.rows[0]
+
+
+def deviation_at(problem: Plane, p: Furthest) -> Array:
+    return jnp.maximum(p.stretch * (direction(problem, p.angle) - p.middle) + p.shift, -1.0)
+
+
+def furthest(problem: Plane, angle: Array, active: Array) -> Furthest:
+    """Maximise v̄·z under ball, sum and bound. Here removal alone is exact.
+
+    Clipping raises the sum and shrinks the norm; repairing both pushes what was clipped further down, never back up.
+    """
+    z = direction(problem, angle)
+    steepest = jnp.finfo(z.dtype).eps ** -0.45  # keeps the form finite where z is constant on the free elements
+
+    def on_free(mask):
+        f = jnp.maximum(jnp.mean(mask, dtype=z.dtype), 1 / z.size)
+        middle = jnp.mean(jnp.where(mask, z, 0.0)) / f
+        spread = jnp.mean(jnp.where(mask, (z - middle) ** 2, 0.0))
+        shift = (1 - f) / f
+        radius = jnp.sqrt(jnp.maximum(problem.variance - shift, 0.0))
+        flat = steepest * jnp.sqrt(spread) <= radius
+        return jnp.where(flat, steepest, radius / jnp.sqrt(jnp.where(flat, 1.0, spread))), middle, shift, f
+
+    def body(carry):
+        (stretch, middle, shift, f), k, _ = carry
+        new = on_free(stretch * (z - middle) + shift > -1)
+        return new, k + 1, new[3] < f
+
+    start = (on_free(jnp.ones(z.shape, bool)), jnp.int32(1), active)
+    (stretch, middle, shift, _), k, _ = jax.lax.while_loop(lambda c: c[2] & (c[1] < REMOVAL_LIMIT), body, start)
+    x = jnp.maximum(stretch * (z - middle) + shift, -1.0)
+    cost, other = jnp.mean(x * problem.rows[0]), jnp.mean(x * problem.rows[1])
+    gain = jnp.where(problem.recovery, problem.reward[0] * cost + problem.reward[1] * other, -jnp.inf)
+    return Furthest(angle, stretch, middle, shift, cost - problem.budget, gain, k)
+
+
+def crossing(low: Array, high: Array) -> Array:
+    """The largest share of the low end at which a share-weighted mean of the two values is not above zero."""
+    return jnp.where(low > 0, safe_divide(jnp.minimum(high, 0.0), jnp.minimum(high, 0.0) - low), 1.0)
+
+
+def angle_search(problem: Plane, active: Array) -> tuple[Array, Array, Array]:
+    """Find the least φ in [θ_A, π] at which nothing is left to do; φ is bracketed, the answer lies between the ends.
+
+    A convex combination of the two ends meets every constraint exactly, and its loss is of second order in the
+    bracket's width (of first order at a kink). `active` false: skip the work. Returns v̄, case and passes.
+    """
+    dtype = problem.variance.dtype
+    eps = jnp.finfo(dtype).eps
+    near = jnp.sqrt(eps) * 10  # as close to π as a direction is told from pure cost descent
+    narrow = eps**0.65  # 7e-11 in double precision, 3e-5 in single
+    radius = jnp.sqrt(problem.variance)
+    u_c, u_r = problem.reward
+    none = (u_c == 0) & (u_r == 0)
+    start = jnp.where(none, jnp.where(problem.recovery, 0.0, jnp.pi / 2), jnp.pi - jnp.arctan2(u_r, u_c)).astype(dtype)
+    # Where several points share the least cost (sparse costs), the limit φ → π is the one among them with most reward.
+    ends = jnp.stack([start, jnp.zeros((), dtype), jnp.minimum(jnp.asarray(near, dtype), start)])
+    three = jax.vmap(lambda angle: furthest(problem, angle, active))(ends)
+    first, descent, limit = (jax.tree.map(lambda x, i=i: x[i], three) for i in range(3))
+    tied = limit.over <= descent.over + 8 * eps * radius
+    last = jax.tree.map(lambda x, y: jnp.where(tied, x, y), limit, descent)
+
+    def search(carry):
+        low, high, k, passes, side, _ = carry
+        width = low.angle - high.angle
+        # The secant step, kept inside the bracket; every third step bisects, so the bracket surely shrinks.
+        above, below = low.excess() * side[0], high.excess() * side[1]
+        share = safe_divide(above, above - below)
+        share = jnp.where(k % 3 == 2, 0.5, jnp.clip(share, 0.01, 0.99))
+        mid = furthest(problem, low.angle - share * width, jnp.bool_(True))
+        above = mid.excess() > 0
+        low = jax.tree.map(lambda x, y: jnp.where(above, x, y), mid, low)
+        high = jax.tree.map(lambda x, y: jnp.where(above, y, x), mid, high)
+        # Illinois: an end that stays twice counts half.
+        side = jnp.where(above, jnp.stack([1.0, side[1] * 0.5]), jnp.stack([side[0] * 0.5, 1.0])).astype(dtype)
+        # A budget met exactly may still be met by a range of angles (ties); only a zero of the reward change is final.
+        met = jnp.where(problem.recovery, high.gain, high.over) >= -4 * eps * radius
+        go_on = (low.angle - high.angle > narrow) & ~met
+        return low, high, k + 1, passes + mid.passes, side, go_on
+
+    inside = active & (first.excess() > 0) & (last.excess() <= 0)
+    carry = (first, last, jnp.int32(0), jnp.sum(three.passes, dtype=jnp.int32), jnp.ones(2, dtype), inside)
+    low, high, _, passes, _, _ = jax.lax.while_loop(lambda c: c[5] & (c[2] < ANGLE_LIMIT), search, carry)
+    weight = jnp.minimum(crossing(low.over, high.over), crossing(low.gain, high.gain))
+    weight = jnp.where(first.excess() <= 0, 1.0, jnp.where(last.excess() > 0, 0.0, weight))
+    x = weight * deviation_at(problem, low) + (1 - weight) * deviation_at(problem, high)
+    gain = jnp.mean(x * problem.rows[0]) * u_c + jnp.mean(x * problem.rows[1]) * u_r
+    lost = (last.over > 0) | (gain < -jnp.sqrt(eps) * radius)
+    case = jnp.where(lost, 2, jnp.where(last.excess() > 0, 3, 1))
+    return x, jnp.where(problem.recovery, case, 0).astype(jnp.int32), jnp.where(active, passes, 0)
+
+
+def exact_solution(problem: Plane) -> Found:
+    """`fixed_point`, and `angle_search` where that was not certified."""
+    p, k, repairs, certified = fixed_point(problem)
+
+    def done():
+        return jnp.maximum(affine(problem, p), -1.0), p.case, jnp.int32(0)
+
+    x, case, passes = jax.lax.cond(certified, done, lambda: angle_search(problem, ~certified))
+    return Found(x, case, k + passes, repairs + passes, jnp.bool_(True))

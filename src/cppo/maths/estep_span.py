@@ -1,0 +1,302 @@
+"""The E-step with several cost constraints: the same iteration as in estep_plane.py, in span{A, A_c1 … A_cm}.
+
+Units as there: the basis rows E (p, N), p = m + 1, are orthogonal with a mean square of one, and sums over the batch
+are means. A candidate optimum is v̄ = max(−1, h·[1; E]) with p + 1 numbers h. On the free elements the problem is a
+linear objective over a ball and half-spaces in p dimensions, solved exactly by trying every set of active constraints.
+
+Which problem is solved (g_i = A_ci/‖A_ci‖, u = A/‖A‖, b_i the budgets, V the constraints in recovery):
+
+    raise     maximise v̄·u     subject to v̄·g_i ≤ b_i            normal; in recovery where its optimum is < 0 (case 2)
+    descend   minimise Σ_V v̄·g_i  subject to v̄·u ≥ 0, v̄·g_i ≤ b_i    recovery otherwise (cases 1 and 3)
+    relax     minimise max_i (v̄·g_i − b_i)                       where no v̄ meets all budgets
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from cppo.maths.estep_interior import LinearProblem, interior_point
+from cppo.maths.estep_plane import FAST_LIMIT, REMOVAL_LIMIT, Found, safe_divide
+
+
+class Span(NamedTuple):
+    """A problem in the coordinates of its span."""
+
+    rows: Array  # (p, N): E; a row is zero where the vectors are linearly dependent
+    reward: Array  # (p,): A/‖A‖ in these coordinates, zero if A = 0
+    costs: Array  # (m, p): A_ci/‖A_ci‖ in these coordinates, zero if A_ci = 0
+    budgets: Array  # (m,): d'_i / rms(A_ci), infinite if A_ci = 0
+    variance: Array  # (): δ'
+    recovering: Array  # (m,) bool: the constraints in recovery, none in a normal update
+
+
+class Point(NamedTuple):
+    """v̄ = max(−1, h·[1; E]), and how it was chosen."""
+
+    h: Array  # (p + 1,)
+    case: Array
+    proper: Array
+
+
+def orthogonal_rows(vectors: Array) -> tuple[Array, Array]:
+    """Gram–Schmidt, twice for accuracy: rows of unit mean square (or zero) and the vectors' coordinates in them."""
+    eps = jnp.finfo(vectors.dtype).eps
+    rows: list[Array] = []
+    for v in vectors:
+        rest = v
+        for _ in range(2):
+            for e in rows:
+                rest = rest - jnp.mean(rest * e) * e
+        size = jnp.sqrt(jnp.mean(rest * rest))
+        rows.append(safe_divide(rest, jnp.where(size > 64 * eps, size, 0.0)))
+    basis = jnp.stack(rows)
+    return basis, vectors @ basis.T / vectors.shape[1]
+
+
+def subsets(k: int) -> np.ndarray:
+    """(2^k, k) bool: every set of active constraints."""
+    return (np.arange(2**k)[:, None] >> np.arange(k)) % 2 == 1
+
+
+class Free(NamedTuple):
+    """The free elements' geometry: inner product ⟨a, b⟩ = a·spread·b, squared radius, and what counts as zero."""
+
+    spread: Array  # (p, p)
+    second: Array  # (p, p): the same before centring, the scale of its rounding errors
+    square: Array  # ()
+
+    def nonzero(self, rest: Array, whole: Array) -> tuple[Array, Array]:
+        """Norm of `rest`, what is left of `whole`, and whether it is more than rounding error."""
+        eps = jnp.finfo(self.spread.dtype).eps
+        size = rest @ self.spread @ rest
+        floor = jnp.maximum(64 * eps * (rest @ self.second @ rest), (256 * eps) ** 2 * (whole @ self.second @ whole))
+        return jnp.sqrt(jnp.maximum(size, 0.0)), size > floor
+
+
+class Frame(NamedTuple):
+    """Orthonormal axes of the active rows, axes = mix · rows, by Gram–Schmidt in the free elements' inner product."""
+
+    on: Array  # (k,): the active rows
+    axes: Array  # (k, p): a zero row for what is not active or depends on earlier rows
+    mix: Array  # (k, k)
+
+
+def frame(space: Free, rows: Array, on: Array) -> Frame:
+    k, p = rows.shape
+    wide = jnp.concatenate([rows, jnp.eye(k, dtype=rows.dtype)], axis=1)
+
+    def add(j, axes):
+        rest = wide[j]
+        for _ in range(2):
+            rest = rest - (axes[:, :p] @ (space.spread @ rest[:p])) @ axes
+        size, solid = space.nonzero(rest[:p], rows[j])
+        return axes.at[j].set(jnp.where(on[j] & solid, safe_divide(rest, size), 0.0))
+
+    axes = jax.lax.fori_loop(0, k, add, jnp.zeros_like(wide))
+    return Frame(on, axes[:, :p], axes[:, p:])
+
+
+def nonnegative(w: Array) -> Array:
+    return jnp.all(w >= -jnp.sqrt(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(w)))
+
+
+def ball_and_halfspaces(space: Free, frames: Frame, c: Array, rows: Array, limits: Array):
+    """Maximise ⟨c, y⟩ subject to ⟨row_j, y⟩ ≤ limits_j, ‖y‖² ≤ square, over all sets of active rows.
+
+    Returns y, the multipliers, whether some y is feasible, and whether the multipliers prove y optimal.
+    """
+    eps = jnp.finfo(rows.dtype).eps
+    slack = 512 * eps * jnp.sqrt(jnp.maximum(space.square, 0.0))
+    finite = jnp.where(jnp.isfinite(limits), limits, 0.0)
+    empty = jnp.all(c == 0)
+
+    def candidate(fr):
+        beta = fr.mix @ finite
+        left = space.square - beta @ beta
+        rest = c
+        for _ in range(2):
+            rest = rest - (fr.axes @ (space.spread @ rest)) @ fr.axes
+        size, solid = space.nonzero(rest, c)
+        t = jnp.where(solid, safe_divide(jnp.sqrt(jnp.maximum(left, 0.0)), size), 0.0)
+        y = beta @ fr.axes + t * rest
+        # c within the span of the active rows: the multipliers are those of a linear program (t = ∞).
+        flat = ~solid & (jnp.max(jnp.abs(rest)) <= 256 * eps)
+        along = fr.axes @ (space.spread @ c)
+        w = jnp.where(solid, t * along - beta, along) @ fr.mix
+        met = jnp.all(rows @ space.spread @ y <= limits + slack) & (left >= -512 * eps * space.square)
+        met &= jnp.all(jnp.isfinite(limits) | ~fr.on)
+        # Among equals, the least norm and the fewest constraints.
+        value = c @ space.spread @ y - slack * (safe_divide(y @ space.spread @ y, space.square) + jnp.mean(fr.on))
+        return jnp.where(met & jnp.isfinite(value), value, -jnp.inf), y, w, (solid | flat | empty) & nonnegative(w)
+
+    value, y, w, proper = jax.vmap(candidate)(frames)
+    best = jnp.argmax(value)
+    return y[best], w[best], value[best] > -jnp.inf, proper[best] & (space.square >= 0)
+
+
+def least_violation(space: Free, frames: Frame, rows: Array, limits: Array) -> tuple[Array, Array]:
+    """Minimise max_j (⟨row_j, y⟩ − limits_j) over ‖y‖² ≤ square. Returns y and whether it is proved optimal."""
+    eps = jnp.finfo(rows.dtype).eps
+    radius = jnp.sqrt(jnp.maximum(space.square, 0.0))
+    finite = jnp.where(jnp.isfinite(limits), limits, 0.0)
+
+    def candidate(fr):
+        beta, slope = fr.mix @ finite, jnp.sum(fr.mix, axis=1)
+        # ‖beta + t slope‖² = square; at the smaller root the multipliers have a positive sum.
+        q2, q1, q0 = slope @ slope, slope @ beta, beta @ beta - space.square
+        root = q1**2 - q2 * q0
+        t = safe_divide(-q1 - jnp.sqrt(jnp.maximum(root, 0.0)), q2)
+        beta = beta + t * slope
+        y = beta @ fr.axes
+        met = jnp.all(rows @ space.spread @ y - limits <= t + 512 * eps * radius) & (root >= 0) & (q2 > 0)
+        met &= jnp.all(jnp.isfinite(limits) | ~fr.on)
+        return jnp.where(met & jnp.isfinite(t), t, jnp.inf), y, nonnegative(-beta @ fr.mix)
+
+    value, y, proper = jax.vmap(candidate)(frames)
+    best = jnp.argmin(value)
+    found = jnp.isfinite(value[best])
+    return jnp.where(found, y[best], 0.0), found & proper[best] & (space.square >= 0)
+
+
+def reduced_solution(problem: Span, s: Array) -> Point:
+    """The optimum when the removed elements stay at −1 and the free ones are unbounded. s: moments of [1; E]."""
+    dtype, m = problem.rows.dtype, problem.budgets.size
+    eps = jnp.finfo(dtype).eps
+    f = jnp.maximum(s[0, 0], jnp.finfo(dtype).tiny)
+    mean, shift = s[0, 1:] / f, (1 - s[0, 0]) / f
+    space = Free(s[1:, 1:] - jnp.outer(s[0, 1:], mean), s[1:, 1:], problem.variance - shift)
+    G, u = problem.costs, problem.reward
+    rows = jnp.concatenate([G, -u[None]])
+    limits = problem.budgets - G @ mean
+    unlimited = jnp.append(limits, jnp.inf)
+    frames = jax.vmap(lambda on: frame(space, rows, on))(jnp.asarray(subsets(m + 1)))
+
+    h_up, _, feasible, proper_up = ball_and_halfspaces(space, frames, u, rows, unlimited)
+    loses = u @ (space.spread @ h_up + mean) < -64 * eps * jnp.sqrt(problem.variance)
+    total = -jnp.where(problem.recovering, 1.0, 0.0).astype(dtype) @ G
+    h_down, w, possible, proper_down = ball_and_halfspaces(space, frames, total, rows, jnp.append(limits, u @ mean))
+    preserves = w[-1] > jnp.sqrt(eps) * jnp.max(jnp.abs(w))
+    h_relax, proper_relax = least_violation(space, frames, rows, unlimited)
+
+    recover = jnp.any(problem.recovering)
+    descend = recover & feasible & ~loses & possible
+    h = jnp.where(descend, h_down, jnp.where(feasible, h_up, h_relax))
+    proper = jnp.where(descend, proper_down, jnp.where(feasible, proper_up, proper_relax))
+    # Large coefficients cancel on the free elements and amplify the rounding errors of the moments.
+    proper &= h @ h <= problem.variance * eps**-0.4
+    case = jnp.where(recover, jnp.where(descend, jnp.where(preserves, 1, 3), 2), 0).astype(jnp.int32)
+    return Point(jnp.append(shift - h @ mean, h), case, proper)
+
+
+def affine(problem: Span, p: Point) -> Array:
+    return p.h[1:] @ problem.rows + p.h[0]
+
+
+def masked_moments(problem: Span, mask: Array) -> Array:
+    """(p + 1, p + 1): mean products of [1; E] over the free elements."""
+    lifted = jnp.concatenate([jnp.ones_like(problem.rows[:1]), problem.rows])
+    return jnp.where(mask, lifted, 0.0) @ lifted.T / mask.size
+
+
+def clipped_means(p: Point, s: Array) -> Array:
+    """Mean, row values and mean square of max(−1, h·[1; E]), from moments over its free elements."""
+    inner = s @ p.h
+    return jnp.append(inner + s[0] - jnp.eye(s.shape[0], 1, dtype=s.dtype)[:, 0], p.h @ inner + 1 - s[0, 0])
+
+
+def all_free(problem: Span) -> Array:
+    live = jnp.any(problem.rows != 0, axis=1).astype(problem.rows.dtype)
+    return jnp.diag(jnp.append(jnp.ones((), problem.rows.dtype), live))
+
+
+def removal_loop(problem: Span) -> Found:
+    """The paper's Algorithm 1, corrected, in the span."""
+
+    def body(carry):
+        kept, s, _, k, _ = carry
+        p = reduced_solution(problem, s)
+        new = kept & (affine(problem, p) >= -1)
+        return new, masked_moments(problem, new), p, k + 1, jnp.any(new != kept)
+
+    dtype, m = problem.rows.dtype, problem.budgets.size
+    kept = jnp.ones(problem.rows.shape[1], bool)
+    p = Point(jnp.zeros(m + 2, dtype), jnp.int32(0), jnp.bool_(False))
+    carry = (kept, all_free(problem), p, jnp.int32(0), jnp.bool_(True))
+    kept, _, p, k, changed = jax.lax.while_loop(lambda c: c[4] & (c[3] < REMOVAL_LIMIT), body, carry)
+    return Found(jnp.maximum(jnp.where(kept, affine(problem, p), -1.0), -1.0), p.case, k, jnp.int32(0), ~changed)
+
+
+def fixed_point(problem: Span, start: Array) -> tuple[Point, Array, Array, Array]:
+    """Iterate 'solve on the free elements, predict all elements' from the moments `start`; see estep_plane.py."""
+    tolerance = 512 * jnp.finfo(problem.rows.dtype).eps
+
+    def body(carry):
+        s, _, k, repairs, _ = carry
+        p = reduced_solution(problem, s)
+        new = masked_moments(problem, affine(problem, p) > -1)
+        error = jnp.abs(clipped_means(p, new) - clipped_means(p, s))
+        done = jnp.all(error <= tolerance * jnp.maximum(problem.variance, tolerance)) & p.proper
+        return new, p, k + 1, repairs + (new[0, 0] > s[0, 0]), done
+
+    p = Point(jnp.zeros(start.shape[0], start.dtype), jnp.int32(0), jnp.bool_(False))
+    carry = (start, p, jnp.int32(0), jnp.int32(0), jnp.bool_(False))
+    _, p, k, repairs, done = jax.lax.while_loop(lambda c: ~c[4] & (c[2] < FAST_LIMIT), body, carry)
+    return p, k, repairs, done
+
+
+def staged_interior_point(problem: Span, active: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """relax, then raise, then descend, each only where the one before asks for it; one compiled solver for all three.
+
+    Returns v̄, a guess of the free elements, the case, iterations and success.
+    """
+    dtype = problem.rows.dtype
+    radius = jnp.sqrt(problem.variance)
+    G, u, m = problem.costs, problem.reward, problem.budgets.size
+    recover = jnp.any(problem.recovering)
+    total = -jnp.where(problem.recovering, 1.0, 0.0).astype(dtype) @ G
+    rows = jnp.concatenate([G, -u[None]])
+    # No |v̄·g| exceeds the radius: a limit of four radii is no limit.
+    budgets = jnp.minimum(problem.budgets, 4 * radius)
+    objectives = jnp.stack([jnp.zeros_like(u), u, total])
+    ends = jnp.stack([4 * radius, 4 * radius, jnp.zeros((), dtype)])
+    edge = jnp.finfo(dtype).eps ** 0.6 * radius
+
+    def stage(carry):
+        k, x, free, case, iterations, good, _ = carry
+        task = LinearProblem(problem.rows, objectives[k], rows, jnp.append(budgets, ends[k]), problem.variance)
+        relaxed = jnp.append(jnp.ones(m, bool), False) & (k == 0)
+        x, free, worst, steps, fine = interior_point(task, relaxed)
+        gain = u @ (problem.rows @ x) / x.size
+        kind = jnp.where(recover, jnp.where(k < 2, 2, jnp.where(gain > edge, 3, 1)), 0).astype(jnp.int32)
+        # On to the next stage: budgets can be met; then, in recovery, without loss of reward.
+        go_on = jnp.where(k == 0, worst <= edge, (k == 1) & recover & (gain >= -edge))
+        return k + 1, x, free, kind, iterations + steps, fine, go_on
+
+    n = problem.rows.shape[1]
+    carry = (jnp.int32(0), jnp.zeros(n, dtype), jnp.ones(n, bool), jnp.int32(0), jnp.int32(0), jnp.bool_(False), active)
+    _, x, free, case, iterations, good, _ = jax.lax.while_loop(lambda c: c[6] & (c[0] < 3), stage, carry)
+    return x, free, case, iterations, good
+
+
+def exact_solution(problem: Span) -> Found:
+    """`fixed_point`; where not certified, an interior point method, and `fixed_point` again from its pattern."""
+
+    def attempt(carry):
+        # Written as a loop of at most two rounds, so that each method is compiled once.
+        round_, _, iterations, repairs, _, _ = carry
+        second = round_ == 1
+        x, free, case, steps, good = staged_interior_point(problem, second)
+        start = jnp.where(second, masked_moments(problem, free), all_free(problem))
+        p, passes, returns, certified = fixed_point(problem, start)
+        x = jnp.where(certified, jnp.maximum(affine(problem, p), -1.0), x)
+        extra = steps + jnp.where(second, passes, returns)
+        case = jnp.where(certified, p.case, case)
+        return round_ + 1, x, iterations + steps + passes, repairs + extra, case, certified | (second & good)
+
+    zero = jnp.int32(0)
+    carry = (zero, jnp.zeros(problem.rows.shape[1], problem.rows.dtype), zero, zero, zero, jnp.bool_(False))
+    _, x, iterations, repairs, case, good = jax.lax.while_loop(lambda c: ~c[5] & (c[0] < 2), attempt, carry)
+    return Found(x, case, iterations, repairs, good)

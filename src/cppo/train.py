@@ -1,0 +1,269 @@
+"""The training loop: iterate, log, checkpoint; stop and resume at any moment without losing or changing anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from cppo import checkpoint, log
+from cppo import plan as plans
+from cppo.display import Display
+from cppo.learner import Learner, TrainState
+from cppo.plan import Plan
+from cppo.run import Run
+from cppo.types import Metrics, TrainingError, UsageError
+
+Callback = Callable[[list[dict[str, Any]]], None]  # sees the rows of each iteration, one for each seed
+
+
+def train(
+    algo: str = "cppo",
+    env: str = "PointCircle",
+    *,
+    steps: int | None = None,
+    seeds: int = 1,
+    seed: int = 0,
+    out: str | Path | None = None,
+    cost_limit: float | tuple[float, ...] | None = None,
+    backend: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    init_from: str | Path | None = None,
+    overwrite: bool = False,
+    checkpoint_seconds: float = 30.0,
+    tensorboard: bool = True,
+    show: bool | None = None,
+    callback: Callback | None = None,
+) -> Run:
+    """Train ``algo`` on ``env`` for ``steps`` environment steps of each seed and return the saved run.
+
+    ``cost_limit`` bounds the mean undiscounted cost of an episode (default: the environment's own limit); ``settings``
+    changes any setting of the algorithm by name; ``show`` forces the live display on or off (default: on a terminal).
+
+    >>> import tempfile
+    >>> run = train("cppo", "ProbeBox", steps=800, out=tempfile.mkdtemp() + "/run", show=False)
+    >>> run.metrics()["steps"].tolist()
+    [400, 800]
+    """
+    plan = plans.make(
+        algo,
+        env,
+        backend=backend,
+        seeds=seeds,
+        seed=seed,
+        steps=steps,
+        cost_limit=cost_limit,
+        settings=settings,
+        init_from=None if init_from is None else str(init_from),
+    )
+    folder = _new_folder(plan, out, overwrite)
+    use_compilation_cache()
+    learner = plan.learner()
+    state = learner.start()
+    if init_from is not None:
+        state = _start_from(state, Path(init_from))
+    plan.save(folder, log.versions())
+    writer = log.RunWriter(folder, tensorboard=tensorboard)
+    checkpoint.save(_checkpoints(folder), 0, state, {"wall_seconds": 0.0})
+    return _loop(plan, learner, state, folder, writer, 0, 0.0, checkpoint_seconds, show, callback)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    steps: int | None = None,
+    name: str | None = None,
+    checkpoint_seconds: float = 30.0,
+    tensorboard: bool = True,
+    show: bool | None = None,
+    callback: Callback | None = None,
+) -> Run:
+    """Go on with a stopped run from its newest checkpoint (or the one called ``name``), exactly as if never stopped.
+
+    ``steps`` extends (or shortens) the run.
+    """
+    folder = Path(folder)
+    plan = plans.load(folder)
+    if steps is not None:
+        plan = plans.with_steps(plan, steps)
+        plan.save(folder, log.versions())
+    use_compilation_cache()
+    learner = plan.learner()
+    path = checkpoint.latest(_checkpoints(folder)) if name is None else _checkpoints(folder) / name
+    arrays, meta = checkpoint.load(path)
+    fresh = learner.start()
+    state = checkpoint.restore(arrays, fresh)
+    if not learner.env.resumable:
+        print(f"{plan.backend} keeps no physics state: episodes start afresh, everything else goes on.")
+        state = state._replace(host_env=fresh.host_env, worlds=fresh.worlds._replace(window=state.worlds.window))
+    done = int(meta["iteration"])
+    writer = log.RunWriter(folder, resume_iteration=done, tensorboard=tensorboard)
+    return _loop(
+        plan, learner, state, folder, writer, done, float(meta["wall_seconds"]), checkpoint_seconds, show, callback
+    )
+
+
+def _loop(
+    plan: Plan,
+    learner: Learner,
+    state: TrainState,
+    folder: Path,
+    writer: log.RunWriter,
+    done: int,
+    seconds_before: float,
+    checkpoint_seconds: float,
+    show: bool | None,
+    callback: Callback | None,
+) -> Run:
+    began = last_saved = time.monotonic()
+    title = f"{plan.algo} on {plan.env}"
+
+    def elapsed() -> float:
+        return seconds_before + time.monotonic() - began
+
+    def save(iteration: int) -> None:
+        _refuse_nonfinite(state, iteration)
+        writer.sync()
+        checkpoint.save(_checkpoints(folder), iteration, state, {"wall_seconds": elapsed()})
+
+    display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show)
+    with writer, display, _stop_on_interrupt() as interrupted:
+        told_waiting = False
+        for iteration in range(done + 1, plan.iterations + 1):
+            state, metrics = learner.iterate(state)
+            metrics = jax.device_get(metrics)
+            rows = _rows(plan, learner, iteration, metrics, elapsed())
+            _refuse_nonfinite_signals(plan, metrics, iteration)
+            writer.write(rows)
+            display.update(rows, elapsed())
+            if not told_waiting and any(row["mode"] == "waiting" for row in rows):
+                display.message("No episode has ended yet, so the cost is unknown: waiting before the first update.")
+                told_waiting = True
+            if callback is not None:
+                callback(rows)
+            last = iteration == plan.iterations
+            if last or interrupted.is_set() or time.monotonic() - last_saved >= checkpoint_seconds:
+                save(iteration)
+                last_saved = time.monotonic()
+            if interrupted.is_set() and not last:
+                display.message(f"Stopped and saved. Go on with: cppo train --resume {folder}")
+                raise KeyboardInterrupt
+    summary = log.summarise(log.read_metrics(folder), plan.cost_limits, elapsed(), plan.iterations * learner.batch_size)
+    log.write_json(folder / "summary.json", summary)
+    return Run(folder)
+
+
+def _rows(plan: Plan, learner: Learner, iteration: int, metrics: Metrics, seconds: float) -> list[dict[str, Any]]:
+    """One flat record for each seed; a quantity with an axis of constraints gets a column for each."""
+    names = plan.spec.cost_names
+    rows = []
+    for lane, seed in enumerate(plan.seeds):
+        row: dict[str, Any] = {"iteration": iteration, "steps": iteration * learner.batch_size, "seed": seed}
+        values = {name: np.asarray(value)[lane] for name, value in metrics.items()}
+        waiting = bool(values.pop("waiting"))
+        recovering = values.pop("recovering", np.asarray(False))
+        row["mode"] = "waiting" if waiting else "recovery" if np.any(recovering) else "normal"
+        for name, value in values.items():
+            if value.ndim == 0:
+                row[name] = None if waiting and name in ("return", "length") else value.item()
+            elif len(names) == 1:
+                row[name] = None if waiting else value[0].item()
+            else:
+                row |= {f"{name}.{cost}": None if waiting else x.item() for cost, x in zip(names, value, strict=True)}
+        row["seconds"] = seconds
+        rows.append(row)
+    return rows
+
+
+def _refuse_nonfinite_signals(plan: Plan, metrics: Metrics, iteration: int) -> None:
+    bad = [seed for seed, number in zip(plan.seeds, np.asarray(metrics["nonfinite"]), strict=True) if number]
+    if bad:
+        raise TrainingError(
+            f"{plan.env} returned NaN or infinite rewards or costs in iteration {iteration} (seeds {bad}). "
+            "Everything up to the last checkpoint is saved; mend the environment, then resume."
+        )
+
+
+def _refuse_nonfinite(state: TrainState, iteration: int) -> None:
+    if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(jax.device_get(state.agent.policy))):
+        raise TrainingError(
+            f"the policy's parameters became NaN or infinite by iteration {iteration}; the last checkpoint before is "
+            "kept. Lower the learning rates (for example --set policy_rate=1e-4 value_rate=3e-4) and start again."
+        )
+
+
+def _new_folder(plan: Plan, out: str | Path | None, overwrite: bool) -> Path:
+    folder = Path(out) if out is not None else _unused(Path("runs") / f"{plan.env}-{plan.algo}")
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / plans.FILE).is_file():
+            raise UsageError(f"{folder} exists and is not a run of cppo; choose another --out.")
+        if not overwrite:
+            raise UsageError(f"{folder} holds a run already. Go on with --resume {folder}, or add --overwrite.")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _unused(folder: Path) -> Path:
+    number = 1
+    while (candidate := folder.with_name(f"{folder.name}-{number}")).exists():
+        number += 1
+    return candidate
+
+
+def _checkpoints(folder: Path) -> Path:
+    return folder / "checkpoints"
+
+
+def _start_from(state: TrainState, source: Path) -> TrainState:
+    """Policy, normaliser and critics of a trained run in place of fresh ones; lane i takes the source's lane i mod n."""
+    arrays, _ = checkpoint.load(checkpoint.latest(_checkpoints(source)))
+    fresh = checkpoint.named_arrays(state)
+    lanes = next(iter(fresh.values())).shape[0]
+    taken = 0
+    for name, array in fresh.items():
+        if name.startswith(("agent.policy", "agent.normaliser", "agent.value", "agent.cost_value")) and name in arrays:
+            old = arrays[name]
+            if old.shape[1:] == array.shape[1:]:
+                fresh[name] = old[np.arange(lanes) % old.shape[0]]
+                taken += name.startswith("agent.policy")
+    if taken < sum(name.startswith("agent.policy") for name in fresh):
+        raise UsageError(f"the policy in {source} does not fit this environment and network; train from scratch.")
+    return checkpoint.restore(fresh, state)
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into a request to stop after the current iteration; the second one stops at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def ask(number: int, frame: Any) -> None:
+        if asked.is_set() and callable(before):
+            before(number, frame)
+        asked.set()
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs between processes, so that a second run or a resume starts at once."""
+    if jax.config.jax_compilation_cache_dir is None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        jax.config.update("jax_compilation_cache_dir", str(base / "cppo" / "xla"))

@@ -1,0 +1,150 @@
+"""Data records that every part of the project shares.
+
+Axes are named in the same order everywhere: ``time`` (T), ``world`` (W, one copy of the environment), then the
+quantity's own axes. A training run adds a leading ``seed`` axis by ``vmap``; nothing below mentions it.
+Costs always carry a last axis of m constraints, also when m = 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+Key = Array
+PyTree = Any
+
+
+@dataclass(frozen=True)
+class Box:
+    """Continuous actions, one interval for each dimension."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.low),)
+
+    @property
+    def size(self) -> int:
+        return len(self.low)
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """``n`` actions, numbered from 0."""
+
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+
+ActionSpace = Box | Discrete
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What an algorithm may know of an environment before the first step.
+
+    ``cost_limits`` are limits on the mean undiscounted cost of an episode, one for each constraint
+    (docs/cost-contract.md); a run may override them.
+    """
+
+    name: str
+    obs_shape: tuple[int, ...]
+    action: ActionSpace
+    cost_names: tuple[str, ...]
+    cost_limits: tuple[float, ...]
+    episode_length: int
+
+    @property
+    def num_costs(self) -> int:
+        return len(self.cost_names)
+
+
+class Step(NamedTuple):
+    """One step of W worlds. A world whose episode ended is reset at once.
+
+    ``obs`` is what to act on next (after a reset: the new episode's first observation); ``final_obs`` is the true
+    successor of the step, which is what a critic must see. The two are equal where no episode ended.
+    ``terminated`` is a true end (no future); ``truncated`` is a time limit (the future exists, unseen).
+    """
+
+    obs: Float[Array, "world *obs"]
+    final_obs: Float[Array, "world *obs"]
+    reward: Float[Array, " world"]
+    cost: Float[Array, "world constraint"]
+    terminated: Bool[Array, " world"]
+    truncated: Bool[Array, " world"]
+
+
+class BatchedEnv(Protocol):
+    """W copies of an environment as functions of an explicit state.
+
+    ``state`` is a pytree (nested dicts or named tuples) of arrays with leading axis W: it is what a checkpoint saves.
+    Each world draws its randomness from its own key, so a world's trajectory depends on its key and its actions
+    alone, not on its neighbours.
+    ``jittable`` says whether ``init`` and ``advance`` may be traced by JAX (and so vmapped and scanned);
+    host environments (threads, Warp, Gymnasium) take and return arrays and run outside jit.
+    ``resumable`` says whether ``state`` is complete, so that a saved run goes on bit-exactly.
+    """
+
+    spec: EnvSpec
+    num_envs: int
+    backend: str
+    jittable: bool
+    resumable: bool
+
+    def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[PyTree, Float[Array, "world *obs"]]:
+        """Start an episode in every world. ``ages`` (default 0) staggers the time counters."""
+        ...
+
+    def advance(self, state: PyTree, actions: Array) -> tuple[PyTree, Step]:
+        """Step every world and reset those whose episode ended."""
+        ...
+
+
+class Episodes(NamedTuple):
+    """Means over recent episodes: those that ended in the batch, or more where too few did (docs/cost-contract.md)."""
+
+    reward: Float[Array, ""]  # undiscounted return
+    cost: Float[Array, " constraint"]  # undiscounted cost, the quantity that the limit bounds
+    discounted_cost: Float[Array, " constraint"]
+    length: Float[Array, ""]
+    count: Int[Array, ""]  # episodes averaged over
+    ended: Int[Array, ""]  # episodes that ended in this batch
+
+
+class Batch(NamedTuple):
+    """What one collection hands to an algorithm's ``update``."""
+
+    obs: Float[Array, "time world *obs"]
+    action: Float[Array, "time world *action"]
+    next_obs: Float[Array, "time world *obs"]  # true successors (``Step.final_obs``)
+    reward: Float[Array, "time world"]
+    cost: Float[Array, "time world constraint"]
+    terminated: Bool[Array, "time world"]
+    truncated: Bool[Array, "time world"]
+    episodes: Episodes
+
+
+Metrics = dict[str, Array]
+
+
+class UsageError(ValueError):
+    """The user asked for something that cannot be; the message says what to type instead. Exit code 2."""
+
+
+class TrainingError(RuntimeError):
+    """A run cannot go on (for example NaN rewards); everything saved before stays valid. Exit code 1."""
+
+
+def as_numpy(tree: PyTree) -> PyTree:
+    import jax
+
+    return jax.tree.map(np.asarray, tree)

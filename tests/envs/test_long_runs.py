@@ -1,0 +1,59 @@
+"""Long runs: a uniformly random policy scores as on the original, memory stays flat, many worlds fit."""
+
+import resource
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from cppo.envs.mujoco_tasks import build
+
+# Return and its deviation over ten episodes of the original under uniformly random actions.
+RANDOM_POLICY = {"PointGoal1": (0.106, 0.681), "PointPush1": (0.026, 0.344)}
+MANY = """
+import resource, sys, jax, numpy as np
+from cppo.envs.mujoco_tasks import build
+env = build(sys.argv[1], 10_000)
+state, _ = env.init(np.asarray(jax.random.split(jax.random.PRNGKey(0), 10_000)))
+state, _ = env.advance(state, np.zeros((10_000, env.spec.action.size)))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(RANDOM_POLICY))
+def test_random_policy_scores_as_on_the_original(name):
+    worlds, rng = 64, np.random.default_rng(0)
+    env = build(name, worlds)
+    state, _ = env.init(np.asarray(jax.random.split(jax.random.PRNGKey(0), worlds)))
+    total = np.zeros(worlds)
+    for _ in range(env.spec.episode_length):
+        state, step = env.advance(state, rng.uniform(-1, 1, (worlds, 2)))
+        total += step.reward
+    assert step.truncated.all()
+    mean, deviation = RANDOM_POLICY[name]
+    assert abs(total.mean() - mean) < 4 * deviation * np.sqrt(1 / 10 + 1 / worlds)
+    assert 0.4 * deviation < total.std() < 2.5 * deviation
+
+
+@pytest.mark.slow
+def test_memory_stays_flat():
+    worlds, rng = 256, np.random.default_rng(0)
+    env = build("PointGoal1", worlds)
+    ages = rng.integers(0, 1000, worlds)
+    state, _ = env.init(np.asarray(jax.random.split(jax.random.PRNGKey(0), worlds)), ages)
+    peaks = []
+    for t in range(2400):
+        state, _ = env.advance(state, rng.uniform(-1, 1, (worlds, 2)))
+        if t % 800 == 799:
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    assert peaks[-1] - peaks[0] < 20  # MiB, over 400,000 steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["PointGoal1", "CarPush1", "AntCircle"])
+def test_ten_thousand_worlds_fit_in_four_gibibytes(name):
+    done = subprocess.run([sys.executable, "-c", MANY, name], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 4.0
