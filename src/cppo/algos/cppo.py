@@ -23,6 +23,8 @@ from cppo.types import Batch, Key, Metrics
 
 KL_TO_VARIANCE = 2 * jnp.log(2.0) - 1  # appendix E: Var(v) = δ/(2 ln 2 − 1) keeps E[v log v] ≥ δ while v < 2
 
+RATE_GROWTH = 1.5  # of a reduced learning rate from one iteration to the next
+
 
 @settings
 class CPPOSettings(OnPolicy):
@@ -35,8 +37,6 @@ class CPPOSettings(OnPolicy):
     keep_scale: bool = setting(True, "Carry Adam's second moment from one M-step to the next.")
     lower_clip: float = setting(0.6, "Ratios below this are pushed down no further.", at_least=0.0, below=1.0)
     gain: float = setting(2.0, "Targets are 1 + gain (v − 1); above 1 the M-step uses its trust region.", above=0.0)
-    gain_adapt: float = setting(1.0, "How fast the gain adapts so that M-steps use their trust region (0: never).", at_least=0.0)
-    expected: bool = setting(True, "Integrate the quadratic part of the tracking error exactly over actions.")
     recovery: bool = setting(True, "Recovery updates once a limit is exceeded (false: the paper's ablation).")
     beta: float = setting(0.3, "Share of the tracking error kept beside its cost part in recovery.", at_least=0.0, at_most=1.0)
     switch: float = setting(0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0)
@@ -52,13 +52,13 @@ class Extra(NamedTuple):
     last_cost: Float[Array, " constraint"]
     last_predicted: Float[Array, " constraint"]
     memory: adam.Memory
-    gain: Float[Array, ""]
+    rate_scale: Float[Array, ""]  # of the M-step's learning rate, found by backing off
 
 
 def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
     zeros = jnp.zeros(networks.spec.num_costs)
     agent = init_agent(networks, settings, key, None)
-    return agent._replace(extra=Extra(zeros.astype(bool), zeros * jnp.nan, zeros * jnp.nan, adam.init(agent.policy), jnp.asarray(settings.gain)))
+    return agent._replace(extra=Extra(zeros.astype(bool), zeros * jnp.nan, zeros * jnp.nan, adam.init(agent.policy), jnp.ones(())))
 
 
 def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch, key: Key) -> tuple[Agent, Metrics]:
@@ -87,9 +87,8 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
 
     old = jax.vmap(lambda o: networks.policy(agent.policy, o))(data.obs)
 
-    def mean_kl(params: Array, index: Array) -> Array:
-        before = jax.tree.map(lambda x: x[index], old)
-        return jnp.mean(jax.vmap(lambda b, o: b.kl(networks.policy(params, o)))(before, data.obs[index]))
+    def mean_kl(params: Array) -> Array:
+        return jnp.mean(jax.vmap(lambda before, o: before.kl(networks.policy(params, o)))(old, data.obs))
 
     memory = adam.forget_direction(agent.extra.memory) if settings.keep_scale else adam.init(agent.policy)
     tracked = tracking.track(
@@ -104,8 +103,8 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         kl_limit=settings.kl,
         rate=settings.policy_rate,
         beta=settings.beta,
-        gain=agent.extra.gain,
-        expected=settings.expected,
+        gain=settings.gain,
+        scale=agent.extra.rate_scale,
         lower_clip=settings.lower_clip,
         epochs=settings.epochs,
         minibatches=settings.minibatches,
@@ -113,11 +112,8 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
 
     length = batch.episodes.length
     predicted = length * (data.cost_adv @ (tracked.ratios - 1.0)) / data.adv.size
-    early = jnp.where(tracked.stopped, settings.epochs / tracked.epochs, 1.0)
-    reach = jnp.sqrt(early * tracked.kl / settings.kl)
-    gain = agent.extra.gain * jnp.clip(0.9 / jnp.maximum(reach, 1e-6), 0.8, 1.25) ** settings.gain_adapt
-    gain = jnp.where(jnp.any(recovering), agent.extra.gain, jnp.clip(gain, 0.1, 100.0))
-    extra = Extra(recovering, batch.episodes.cost, predicted, tracked.memory, gain)
+    rate_scale = jnp.minimum(1.0, RATE_GROWTH * tracked.scale)
+    extra = Extra(recovering, batch.episodes.cost, predicted, tracked.memory, rate_scale)
     metrics = {
         "recovering": recovering,
         "status": target.status,
@@ -130,7 +126,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "estep_repairs": target.repairs,
         "kl": tracked.kl,
         "kl_limit": jnp.asarray(settings.kl),
-        "gain": agent.extra.gain,
+        "rate_scale": tracked.scale,
         "epochs": tracked.epochs,
         "tracking_error": _distance(tracked.ratios, target.ratios) / _distance(target.ratios, 1.0),
         "target_reward_change": length * target.reward_change,

@@ -22,7 +22,7 @@ from cppo.envs.tasks.scenes import SCENES
 from cppo.types import EnvSpec, Step, UsageError
 
 
-def spaces_of(spec: EnvSpec) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Box]:
+def spaces_of(spec: Any) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Box]:
     """Observation and action space of one world."""
     low, high = (np.asarray(side, np.float32) for side in (spec.action.low, spec.action.high))
     observations = gymnasium.spaces.Box(-np.inf, np.inf, spec.obs_shape, np.float32)
@@ -47,7 +47,7 @@ class GymEnv(gymnasium.Env):
             raise UsageError(f"render_mode is {render_mode!r}, expected None or 'rgb_array'")
         self.name, self.render_mode, self.six_tuple = name, render_mode, six_tuple
         self._size = width, height
-        self._env = build(name, 1)
+        self._env: Any = build(name, 1)
         self.observation_space, self.action_space = spaces_of(self._env.spec)
         self._state: Any = None
         self._seen: Any = None  # state and observation before an autoreset, for the picture
@@ -91,7 +91,7 @@ class GymVectorEnv(VectorEnv):
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(self, name: str, num_envs: int = 1):
-        self._env = build(name, num_envs)
+        self._env: Any = build(name, num_envs)
         self.num_envs = num_envs
         self.single_observation_space, self.single_action_space = spaces_of(self._env.spec)
         self.observation_space = batch_space(self.single_observation_space, num_envs)

@@ -54,7 +54,8 @@ class EStep(NamedTuple):
     iterations: Array
     """int32: passes over the batch."""
     repairs: Array
-    """int32: passes that re-admitted elements or served the slower, certain method. 0: plain removal was enough."""
+    """int32: elements re-admitted after their removal, plus the passes of the slower, certain method where that was
+    needed. 0: plain removal found the optimum."""
     theta: Array
     """Angle of v̄ from A_c in the plane of A_c and A, in radians. Several constraints: of the tightest, by θ_f."""
     theta_reward: Array
@@ -110,7 +111,7 @@ def solve(
     """
     _check_shapes(adv, cost_adv, cost_budget, variance, recovery)
     _check_values(adv=adv, cost_adv=cost_adv, cost_budget=cost_budget, variance=variance)
-    dtype = jnp.promote_types(jnp.result_type(adv), jnp.float32)
+    dtype = jnp.promote_types(jnp.asarray(adv).dtype, jnp.float32)
     costs = jnp.atleast_2d(jnp.asarray(cost_adv, dtype))
     budgets = jnp.broadcast_to(jnp.asarray(cost_budget, dtype), costs.shape[:1])
     return _solve(

@@ -58,7 +58,7 @@ class Point(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A solved problem: v̄, recovery case, passes over the batch, repairs among them, whether it is proved optimal."""
+    """A solved problem: v̄, recovery case, passes over the batch, elements re-admitted, whether it is proved optimal."""
 
     deviation: Array
     case: Array
@@ -78,15 +78,17 @@ def all_free(dtype) -> Moments:
     return Moments(one, zero, zero, one, zero, one)
 
 
-def masked_moments(problem: Plane, p: "Point") -> Moments:
-    """Moments over the elements that the point leaves free, in one pass."""
+def masked_moments(problem: Plane, p: "Point", last: "Point") -> tuple[Moments, Array]:
+    """Moments over the elements the point leaves free, and how many of them the last point did not: one pass."""
 
     def terms(c, r):
         free = p.a * c + p.b * r + p.g > -1
+        back = free & (last.a * c + last.b * r + last.g <= -1)
         c_kept, r_kept = jnp.where(free, c, 0.0), jnp.where(free, r, 0.0)
-        return free.astype(c.dtype), c_kept, r_kept, c_kept * c, c_kept * r, r_kept * r
+        return free.astype(c.dtype), c_kept, r_kept, c_kept * c, c_kept * r, r_kept * r, back.astype(c.dtype)
 
-    return Moments(*means(terms, *problem.rows))
+    *moments, back = means(terms, *problem.rows)
+    return Moments(*moments), jnp.round(back * problem.rows[0].size).astype(jnp.int32)
 
 
 def reduced_solution(problem: Plane, s: Moments) -> Point:
@@ -179,19 +181,19 @@ def fixed_point(problem: Plane) -> tuple[Point, Array, Array, Array]:
     """Iterate 'solve on the free elements, predict all elements' until the prediction repeats itself.
 
     Only scalars are carried: a pattern of free elements is remembered by the three numbers that produced it.
-    Returns the point, the passes made, those among them that re-admitted elements, and whether KKT holds.
+    Returns the point, the passes made, the elements re-admitted on the way, and whether KKT holds.
     """
     tolerance = 256 * jnp.finfo(problem.variance.dtype).eps
     small = tolerance * jnp.maximum(problem.variance, tolerance)
 
     def body(carry):
-        s, last, _, k, repairs, _, _ = carry
+        s, last, old, k, repairs, _, _ = carry
         p = reduced_solution(problem, s)
-        new = masked_moments(problem, p)
+        new, back = masked_moments(problem, p, old)
         done = (largest_difference(p, s, new) <= small) & p.proper
         # A pattern seen two passes ago comes back for ever.
         cycle = (new.free == last.free) & (new.cc == last.cc) & (new.rr == last.rr) & (k > 0)
-        return new, s, p, k + 1, repairs + (new.free > s.free), done, done | cycle
+        return new, s, p, k + 1, repairs + back, done, done | cycle
 
     full, no = all_free(problem.variance.dtype), jnp.bool_(False)
     nothing = Point(full.c, full.c, full.c, jnp.int32(0), no)

@@ -234,12 +234,14 @@ def fixed_point(problem: Span, start: Array) -> tuple[Point, Array, Array, Array
     tolerance = 512 * jnp.finfo(problem.rows.dtype).eps
 
     def body(carry):
-        s, _, k, repairs, _ = carry
+        s, last, k, repairs, _ = carry
         p = reduced_solution(problem, s)
-        new = masked_moments(problem, affine(problem, p) > -1)
+        free = affine(problem, p) > -1
+        new = masked_moments(problem, free)
+        back = jnp.sum(free & (affine(problem, last) <= -1), dtype=jnp.int32)
         error = jnp.abs(clipped_means(p, new) - clipped_means(p, s))
         done = jnp.all(error <= tolerance * jnp.maximum(problem.variance, tolerance)) & p.proper
-        return new, p, k + 1, repairs + (new[0, 0] > s[0, 0]), done
+        return new, p, k + 1, repairs + back, done
 
     p = Point(jnp.zeros(start.shape[0], start.dtype), jnp.int32(0), jnp.bool_(False))
     carry = (start, p, jnp.int32(0), jnp.int32(0), jnp.bool_(False))

@@ -11,8 +11,9 @@ Three things the paper leaves open are settled here:
 
 - **Radius.** A network follows only the part of v − 1 that its tangent space contains, so plain tracking ends far
   inside the trust region. Targets are therefore 1 + g (v − 1) with a gain g ≥ 1, and the KL limit ends the step.
-- **Stop.** KL(π‖π_θ) is checked after every epoch on the whole batch. When it exceeds δ, the step is cut back along the
-  segment from the last parameters inside (bisection), so that what is kept is always inside and close to δ.
+- **Stop.** KL(π‖π_θ) is checked after every epoch on the whole batch. An epoch that leaves the trust region is undone and
+  the learning rate reduced; the step ends near δ or with the last epoch. What is kept is always inside, and the rate
+  that proved right is remembered for the next iteration.
 - **Targets along the way.** With K targets of growing radius (recovery), the one in force is the first whose radius is
   ahead of the distance covered, measured as √(KL/δ), by at least one K-th.
 """
@@ -29,7 +30,8 @@ from jaxtyping import Array, Bool, Float, Int
 from cppo.maths import adam, minibatch
 from cppo.types import Key, PyTree
 
-BISECTIONS = 6
+BACK_OFF = 0.3  # factor on the learning rate after an epoch that left the trust region
+ENOUGH = 0.9  # share of the KL limit at which an M-step ends
 
 
 class Tracked(NamedTuple):
@@ -39,16 +41,16 @@ class Tracked(NamedTuple):
     memory: adam.Memory
     ratios: Float[Array, " n"]
     kl: Float[Array, ""]
+    scale: Float[Array, ""]  # of the learning rate, after backing off
     epochs: Int[Array, ""]
-    stopped: Bool[Array, ""]  # by the KL limit
 
 
 class _Loop(NamedTuple):
     params: PyTree
     memory: adam.Memory
     kl: Array
+    scale: Array
     epoch: Array
-    stopped: Array
 
 
 def project(error: Float[Array, " n"], cost_adv: Float[Array, "m n"], violated: Bool[Array, " m"]) -> Float[Array, " n"]:
@@ -73,7 +75,7 @@ def waypoint(targets: Float[Array, "k n"], covered: Float[Array, ""]) -> Float[A
 
 def track(
     log_prob: Callable[[PyTree, Array], Array],
-    mean_kl: Callable[[PyTree, Array], Array],
+    mean_kl: Callable[[PyTree], Array],
     params: PyTree,
     memory: adam.Memory,
     targets: Float[Array, "k n"],
@@ -86,7 +88,7 @@ def track(
     beta: Array | float,
     gain: Array | float,
     lower_clip: Array | float,
-    expected: bool,
+    scale: Array | float,
     epochs: int,
     minibatches: int,
 ) -> Tracked:
@@ -103,48 +105,34 @@ def track(
     def loss(current: PyTree, index: Array, target: Array) -> Array:
         ratio = jnp.exp(log_prob(current, index) - old_log_prob[index])
         error = 1.0 + gain * (target[index] - 1.0) - ratio
-        pull = gain * (target[index] - 1.0) if expected else error
-        direction = mixing * pull + (1.0 - mixing) * project(error, cost_adv[:, index], violated)
-        penalty = mean_kl(current, index) if expected else 0.0
-        return clipped_tracking(direction, ratio, lower_clip) + penalty
+        direction = mixing * error + (1.0 - mixing) * project(error, cost_adv[:, index], violated)
+        return clipped_tracking(direction, ratio, lower_clip)
 
     def one_epoch(loop: _Loop) -> _Loop:
         target = waypoint(targets, jnp.sqrt(jnp.maximum(loop.kl, 0.0) / kl_limit))
 
-        def one_minibatch(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple[PyTree, PyTree], None]:
+        def one_minibatch(carry: tuple[PyTree, adam.Memory], index: Array) -> tuple[tuple[PyTree, adam.Memory], None]:
             current, memory = carry
-            return adam.step(memory, current, jax.grad(loss)(current, index, target), rate), None
+            step = adam.step(memory, current, jax.grad(loss)(current, index, target), loop.scale * rate)
+            return step, None
 
         order = minibatch.shuffled(jax.random.fold_in(key, loop.epoch), samples, minibatches)
         (moved, memory), _ = jax.lax.scan(one_minibatch, (loop.params, loop.memory), order)
-        kl = mean_kl(moved, everything)
+        kl = mean_kl(moved)
         inside = kl <= kl_limit  # False for NaN, too
-        kept, kept_kl = jax.lax.cond(
-            inside, lambda: (moved, kl), lambda: _cut_back(lambda p: mean_kl(p, everything), loop.params, moved, loop.kl, kl_limit)
+        keep = lambda new, old: jnp.where(inside, new, old)  # noqa: E731
+        return _Loop(
+            jax.tree.map(keep, moved, loop.params),
+            jax.tree.map(keep, memory, adam.forget_direction(loop.memory)),
+            keep(kl, loop.kl),
+            keep(loop.scale, loop.scale * BACK_OFF),
+            loop.epoch + 1,
         )
-        return _Loop(kept, memory, kept_kl, loop.epoch + 1, ~inside)
 
-    first = _Loop(params, memory, jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.asarray(False))
-    last = jax.lax.while_loop(lambda loop: (loop.epoch < epochs) & ~loop.stopped, one_epoch, first)
+    def go_on(loop: _Loop) -> Array:
+        return (loop.epoch < epochs) & (loop.kl < ENOUGH * kl_limit)
+
+    first = _Loop(params, memory, jnp.zeros(()), jnp.asarray(scale), jnp.zeros((), jnp.int32))
+    last = jax.lax.while_loop(go_on, one_epoch, first)
     ratios = jnp.exp(log_prob(last.params, everything) - old_log_prob)
-    return Tracked(last.params, last.memory, ratios, last.kl, last.epoch, last.stopped)
-
-
-def _cut_back(
-    mean_kl: Callable[[PyTree], Array], inside: PyTree, outside: PyTree, inside_kl: Array, limit: Array | float
-) -> tuple[PyTree, Array]:
-    """The farthest point found by bisection between ``inside`` and ``outside`` whose KL is within the limit."""
-
-    def between(share: Array) -> PyTree:
-        return jax.tree.map(lambda a, b: a + share * (b - a), inside, outside)
-
-    def halve(_: int, bracket: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        low, high, best = bracket
-        middle = 0.5 * (low + high)
-        kl = mean_kl(between(middle))
-        good = kl <= limit
-        return jnp.where(good, middle, low), jnp.where(good, high, middle), jnp.where(good, kl, best)
-
-    low, _, kl = jax.lax.fori_loop(0, BISECTIONS, halve, (jnp.zeros(()), jnp.ones(()), inside_kl))
-    # NaN parameters outside must not reach the kept ones through 0·NaN.
-    return jax.tree.map(lambda a, b: jnp.where(low > 0, a + low * (b - a), a), inside, outside), kl
+    return Tracked(last.params, last.memory, ratios, last.kl, last.scale, last.epoch)

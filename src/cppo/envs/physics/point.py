@@ -40,10 +40,10 @@ GEAR, FORCE_LIMIT = 0.3, 0.05
 
 REACH = (0.15**2 + 0.05**2 + 0.05**2) ** 0.5  # m, the arrow's far corners: everything of the robot is nearer
 TRAVEL_MARGIN = 0.005  # m: what thrust and turning can add to speed * duration in one environment step
-# The constraint solver's tolerance leaves objects at rest with up to 6e-8 m/s. Below these limits one environment
-# step moves an object by less than 1e-9 m (measured: 4e-10).
-STILL_SPEED = 3e-8  # m / s and rad / s
-STILL_ACCELERATION = 3e-5  # m / s^2 and rad / s^2
+# Below these limits one environment step changes an object's position and speed by less than 1e-9. The solver's
+# tolerance can leave an object that was touched at up to 6e-8 m/s while the robot stands still: MuJoCo steps it then.
+STILL_SPEED = 1e-9  # m / s and rad / s
+STILL_ACCELERATION = 1e-6  # m / s^2 and rad / s^2
 
 
 def _accelerations(
