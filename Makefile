@@ -23,6 +23,7 @@ lint: $(READY)
 
 bench: $(READY)  ## timings, as ratios measured in one run
 	$(BIN)/python benchmarks/estep.py
+	$(BIN)/python benchmarks/envs.py
 
 clean:
 	rm -rf $(VENV) runs build dist

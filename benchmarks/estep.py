@@ -43,7 +43,7 @@ def clock(call, seconds: float = 1.0) -> np.ndarray:
     """Times of repeated calls, warm."""
     jax.block_until_ready(call())
     times: list[float] = []
-    while sum(times) < seconds and len(times) < 2000 or len(times) < 5:
+    while (sum(times) < seconds and len(times) < 2000) or len(times) < 5:
         start = time.perf_counter()
         jax.block_until_ready(call())
         times.append(time.perf_counter() - start)

@@ -135,7 +135,9 @@ class Plot:
             raise UsageError("name at least one run, for example: cppo plot runs/demo")
         runs = [Run(folder) for folder in self.runs]
         out = self.out or runs[0].folder / "curves.png"
-        named = [(f"{run.plan.algo} ({run.folder.name})" if len(runs) > 1 else run.plan.algo, run.metrics()) for run in runs]
+        named = [
+            (f"{run.plan.algo} ({run.folder.name})" if len(runs) > 1 else run.plan.algo, run.metrics()) for run in runs
+        ]
         plots.learning_curves(named, runs[0].plan.cost_limits, out)
         console.print(f"Wrote {out}", highlight=False)
         if len(runs) == 1:

@@ -25,7 +25,7 @@ class Worlds(NamedTuple):
     """Everything between two batches that belongs to the worlds of one seed."""
 
     env: Any  # the environment's own state; for host environments kept outside and None here
-    obs: Array
+    obs: Any  # what to act on next; (world, …)
     running: episodes.Totals
     window: episodes.Totals
 
@@ -88,17 +88,17 @@ def _stack(parts: list[Array]) -> Array:
     return np.stack(parts, axis=1) if host else jnp.stack([jnp.asarray(part) for part in parts], axis=1)
 
 
-def to_batch(
-    worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int
-) -> tuple[Worlds, Batch]:
+def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int) -> tuple[Worlds, Batch]:
     """Close the books of a rollout of one seed."""
+    ended = rollout.terminated | rollout.truncated
+    age = episodes.ages(worlds.running.length, ended)
     running, window, means = episodes.account(
         worlds.running,
         worlds.window,
         rollout.reward,
         rollout.cost,
-        rollout.terminated | rollout.truncated,
+        ended,
         cost_discount,
         min_episodes,
     )
-    return worlds._replace(running=running, window=window), Batch(*rollout, means)
+    return worlds._replace(running=running, window=window), Batch(*rollout, age, means)

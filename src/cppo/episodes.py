@@ -37,7 +37,7 @@ def start(worlds: int, constraints: int, ages: Array | None = None) -> tuple[Tot
     """Running totals of fresh worlds and an empty window of finished episodes."""
     running = _zeros(worlds, constraints, True)
     if ages is not None:
-        running = running._replace(whole=ages == 0)
+        running = running._replace(whole=ages == 0, length=ages.astype(running.length.dtype))
     return running, _zeros(WINDOW, constraints, False)
 
 
@@ -76,6 +76,15 @@ def account(
     window = jax.tree.map(lambda x: x[newest], everything)
     window = window._replace(whole=newest >= 0)
     return running, window, _means(everything, chosen, number_ended)
+
+
+def ages(first: Float[Array, " world"], ended: Bool[Array, "time world"]) -> Float[Array, "time world"]:
+    """Age of each world's episode at every step of a batch, from the ages at its start."""
+
+    def one_step(age: Array, end: Array) -> tuple[Array, Array]:
+        return jnp.where(end, 0.0, age + 1.0), age
+
+    return jax.lax.scan(one_step, first, ended)[1]
 
 
 def _means(totals: Totals, chosen: Bool[Array, " n"], ended: Array) -> Episodes:

@@ -67,5 +67,3 @@ def interval(values: np.ndarray) -> dict[str, float]:
     """Mean with the half-width of its 95% interval."""
     spread = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
     return {"mean": float(values.mean()), "half_width": CONFIDENCE_95 * spread / len(values) ** 0.5}
-
-

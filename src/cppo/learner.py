@@ -38,7 +38,7 @@ class Learner:
         self.worlds = env.num_envs if env.jittable else env.num_envs // len(seeds)
         self.length = first.batch_size // self.worlds
         self.min_episodes = first.min_episodes
-        self.networks = Networks(env.spec, first.hidden, first.activation)
+        self.networks = Networks(env.spec, first.hidden, first.activation, first.critic_clock)
         self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
         self._act = jax.jit(jax.vmap(self._act_lane, in_axes=(0, 0, 0, 0, None)))
         self._update = jax.jit(jax.vmap(self._update_lane))
@@ -130,4 +130,3 @@ def _episode_metrics(batch: Batch) -> Metrics:
 def _split3(keys: Key) -> tuple[Key, Key, Key]:
     parts = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
     return parts[:, 0], parts[:, 1], parts[:, 2]
-

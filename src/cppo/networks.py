@@ -51,6 +51,7 @@ class Networks:
     spec: EnvSpec
     hidden: tuple[int, ...]
     activation: str
+    clock: bool = False  # critics take the episode's age as one more input
 
     def init_policy(self, key: Key, initial_std: Array | float) -> PyTree:
         params = eqx.filter(self._build_policy(key), eqx.is_array)
@@ -77,25 +78,22 @@ class Networks:
         return GaussianHead(body, jnp.zeros(action.size, jnp.float32))
 
     def _build_value(self, key: Key) -> eqx.nn.MLP:
-        return self._mlp(key, 1, output_scale=1.0)
+        return self._mlp(key, 1, output_scale=1.0, more_inputs=int(self.clock))
 
-    def _mlp(self, key: Key, outputs: int, output_scale: float) -> eqx.nn.MLP:
+    def _mlp(self, key: Key, outputs: int, output_scale: float, more_inputs: int = 0) -> eqx.nn.MLP:
         """Normal weights of variance gain²/inputs, zero biases; a small last layer starts the policy near zero mean."""
         if len(set(self.hidden)) > 1:
             raise UsageError(f"hidden={self.hidden}: all hidden layers must have the same width, for example (64, 64).")
         if len(self.spec.obs_shape) != 1:
             raise UsageError(f"{self.spec.name} has observations of shape {self.spec.obs_shape}; an MLP takes vectors.")
-        mlp = eqx.nn.MLP(
-            self.spec.obs_shape[0], outputs, self.hidden[0], len(self.hidden), ACTIVATIONS[self.activation], key=key
-        )
+        inputs = self.spec.obs_shape[0] + more_inputs
+        mlp = eqx.nn.MLP(inputs, outputs, self.hidden[0], len(self.hidden), ACTIVATIONS[self.activation], key=key)
         layers = []
         for index, layer in enumerate(mlp.layers):
             gain = output_scale if index == len(mlp.layers) - 1 else 1.0
             weight = jax.random.normal(jax.random.fold_in(key, index), layer.weight.shape)
             weight = gain * weight / layer.weight.shape[1] ** 0.5
-            layers.append(
-                eqx.tree_at(lambda lin: (lin.weight, lin.bias), layer, (weight, jnp.zeros_like(layer.bias)))
-            )
+            layers.append(eqx.tree_at(lambda lin: (lin.weight, lin.bias), layer, (weight, jnp.zeros_like(layer.bias))))
         return eqx.tree_at(lambda net: net.layers, mlp, tuple(layers))
 
 

@@ -25,7 +25,23 @@ STEPS: dict[str, int] = {
 }
 DEFAULT_STEPS = 10_000_000
 
-PAIR: dict[tuple[str, str], dict[str, Any]] = {}
+PAIR: dict[tuple[str, str], dict[str, Any]] = {
+    ("cppo", "PointCircle"): {
+        "reuse": 4,
+        "gain": 2.5,
+        "beta": 0.7,
+        "switch": 0.85,
+        "aim": 0.9,
+        "waypoints": 1,
+        "gae_decay": 0.95,
+        "cost_gae_decay": 0.95,
+        "value_epochs": 15,
+        "normalise_obs": False,
+        "horizon_is_end": True,
+        "cost_horizon_is_end": True,
+        "critic_clock": True,
+    },
+}
 
 
 def settings(algo: str, env: str) -> dict[str, Any]:

@@ -27,7 +27,9 @@ class Policy:
         self.networks, self.settings, self.agent = networks, settings, agent
         self.spec: EnvSpec = networks.spec
         self._mode = jax.jit(lambda obs: scale_action(self.spec, common.act_mode(networks, settings, agent, obs)))
-        self._sample = jax.jit(lambda obs, key: scale_action(self.spec, common.act(networks, settings, agent, obs, key)))
+        self._sample = jax.jit(
+            lambda obs, key: scale_action(self.spec, common.act(networks, settings, agent, obs, key))
+        )
         self._key = jax.random.PRNGKey(0)
 
     def act(self, obs: Any, deterministic: bool = True, seed: int | None = None) -> np.ndarray:

@@ -264,6 +264,6 @@ def _stop_on_interrupt() -> Iterator[threading.Event]:
 
 def use_compilation_cache() -> None:
     """Keep compiled programs between processes, so that a second run or a resume starts at once."""
-    if jax.config.jax_compilation_cache_dir is None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         jax.config.update("jax_compilation_cache_dir", str(base / "cppo" / "xla"))

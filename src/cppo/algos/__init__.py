@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from cppo.algos import common, cppo
+from cppo.algos import common, cpo, cppo, focops, mpo, pcpo, ppo, trpo
+from cppo.maths import multipliers, nonparametric
 from cppo.types import Box, Discrete, EnvSpec, UsageError
 
 
@@ -33,7 +35,9 @@ class Algorithm:
         if not isinstance(spec.action, self.actions):
             able = [a.name for a in TABLE.values() if isinstance(spec.action, a.actions)]
             kind = type(spec.action).__name__
-            raise UsageError(f"{self.name} has no {kind} actions, which {spec.name} needs. Use one of: {', '.join(able)}.")
+            raise UsageError(
+                f"{self.name} has no {kind} actions, which {spec.name} needs. Use one of: {', '.join(able)}."
+            )
         if self.constraints == "1" and spec.num_costs > 1:
             able = [a.name for a in TABLE.values() if a.constraints == "any"]
             raise UsageError(
@@ -51,6 +55,101 @@ TABLE: dict[str, Algorithm] = {
             cppo.update,
             constraint="E-step in the feasible region, recovery updates",
             reference="Xuan et al. 2023",
+        ),
+        Algorithm(
+            "ppo",
+            ppo.PPOSettings,
+            ppo.init,
+            ppo.update,
+            constraint="ignored",
+            reference="Schulman et al. 2017",
+        ),
+        Algorithm(
+            "trpo",
+            trpo.TRPOSettings,
+            trpo.init,
+            trpo.update,
+            order="second",
+            constraint="ignored",
+            reference="Schulman et al. 2015",
+        ),
+        Algorithm(
+            "ppo_lag",
+            ppo.PPOLagSettings,
+            partial(ppo.init, multiplier=multipliers.LAGRANGIAN),
+            partial(ppo.update, multiplier=multipliers.LAGRANGIAN),
+            constraint="multiplier by gradient ascent",
+            reference="Ray et al. 2019",
+        ),
+        Algorithm(
+            "trpo_lag",
+            trpo.TRPOLagSettings,
+            partial(trpo.init, multiplier=multipliers.LAGRANGIAN),
+            partial(trpo.update, multiplier=multipliers.LAGRANGIAN),
+            order="second",
+            constraint="multiplier by gradient ascent",
+            reference="Ray et al. 2019",
+        ),
+        Algorithm(
+            "ppo_pid",
+            ppo.PPOPIDSettings,
+            partial(ppo.init, multiplier=multipliers.PID),
+            partial(ppo.update, multiplier=multipliers.PID),
+            constraint="multiplier by PID control",
+            reference="Stooke et al. 2020",
+        ),
+        Algorithm(
+            "trpo_pid",
+            trpo.TRPOPIDSettings,
+            partial(trpo.init, multiplier=multipliers.PID),
+            partial(trpo.update, multiplier=multipliers.PID),
+            order="second",
+            constraint="multiplier by PID control",
+            reference="Stooke et al. 2020",
+        ),
+        Algorithm(
+            "cpo",
+            cpo.CPOSettings,
+            cpo.init,
+            cpo.update,
+            order="second",
+            constraint="step in the feasible part of the trust region",
+            reference="Achiam et al. 2017",
+        ),
+        Algorithm(
+            "pcpo",
+            pcpo.PCPOSettings,
+            pcpo.init,
+            pcpo.update,
+            order="second",
+            constraint="projection onto the limit",
+            reference="Yang et al. 2020",
+        ),
+        Algorithm(
+            "focops",
+            focops.FOCOPSSettings,
+            focops.init,
+            focops.update,
+            constraint="multiplier by gradient ascent",
+            reference="Zhang et al. 2020",
+        ),
+        Algorithm(
+            "mpo",
+            mpo.MPOSettings,
+            mpo.init,
+            mpo.update,
+            constraint="ignored",
+            policy="off",
+            reference="Abdolmaleki et al. 2018",
+        ),
+        Algorithm(
+            "cvpo",
+            mpo.MPOSettings,
+            mpo.init,
+            partial(mpo.update, estep=nonparametric.reweight),
+            constraint="constrained E-step by its dual",
+            policy="off",
+            reference="Liu et al. 2022",
         ),
     ]
 }

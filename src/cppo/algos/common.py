@@ -40,7 +40,10 @@ class OnPolicy:
     critic_floor: float = setting(1e-3, "The same for the critics, which always see scaled observations.", above=0.0)
     horizon_is_end: bool = setting(False, "Treat the time limit as the end of the return's future (no bootstrap).")
     cost_horizon_is_end: bool = setting(False, "The same for the cost's future.")
-    cost_unit: str = setting("episode", "How a limit becomes an update's budget (docs/cost-contract.md).", choices=UNITS)
+    critic_clock: bool = setting(False, "Critics also see the episode's age (policies never do).")
+    cost_unit: str = setting(
+        "episode", "How a limit becomes an update's budget (docs/cost-contract.md).", choices=UNITS
+    )
     min_episodes: int = setting(10, "Average J_c over at least this many recent episodes.", at_least=1)
 
 
@@ -71,14 +74,14 @@ def policy_view(settings: Any, agent: Any, obs: Array) -> Array:
     return normalise.apply(agent.normaliser, obs, settings.obs_floor) if settings.normalise_obs else obs
 
 
-def act(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"], key: Key) -> Array:
+def act(networks: Networks, settings: Any, agent: Any, obs: Float[Array, world * obs], key: Key) -> Array:
     """Sampled actions, in the policy's units."""
     keys = jax.random.split(key, obs.shape[0])
     seen = policy_view(settings, agent, obs)
     return jax.vmap(lambda o, k: networks.policy(agent.policy, o).sample(k))(seen, keys)
 
 
-def act_mode(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"]) -> Array:
+def act_mode(networks: Networks, settings: Any, agent: Any, obs: Float[Array, world * obs]) -> Array:
     """The most likely actions, in the policy's units."""
     return jax.vmap(lambda o: networks.policy(agent.policy, o).mode())(policy_view(settings, agent, obs))
 
@@ -99,9 +102,12 @@ class Prepared(NamedTuple):
 
 def prepare(networks: Networks, settings: OnPolicy, agent: Agent, batch: Batch) -> Prepared:
     """Advantages of reward and costs, their regression targets, and flat samples."""
-    obs, next_obs = (
-        normalise.apply(agent.normaliser, x, settings.critic_floor) for x in (batch.obs, batch.next_obs)
-    )
+    obs, next_obs = (normalise.apply(agent.normaliser, x, settings.critic_floor) for x in (batch.obs, batch.next_obs))
+    if settings.critic_clock:
+        share = 2.0 * batch.age / networks.spec.episode_length - 1.0
+        tick = 2.0 / networks.spec.episode_length
+        obs = jnp.concatenate([obs, share[..., None]], axis=-1)
+        next_obs = jnp.concatenate([next_obs, share[..., None] + tick], axis=-1)
     evaluate = jax.vmap(jax.vmap(networks.value, in_axes=(None, 0)), in_axes=(None, 0))
     ends = batch.terminated | batch.truncated
 

@@ -2,7 +2,9 @@
 
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
 ``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded, recovery
-updates take over until the cost has fallen below a lower mark (``maths/switch.py``).
+updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Two additions of ours feed the
+E-step: the batches just before the newest (``algos/reuse.py``) and budgets corrected by how far predictions came true
+(``maths/calibrate.py``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
@@ -15,11 +17,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from cppo.algos.common import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
-from cppo.maths import adam, costs, estep, switch, tracking
+from cppo.algos import reuse
+from cppo.algos.common import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
+from cppo.maths import adam, calibrate, costs, estep, switch, tracking
+from cppo.maths.advantages import centred
 from cppo.networks import Networks
 from cppo.settings import setting, settings
-from cppo.types import Batch, Key, Metrics
+from cppo.types import Batch, Key, Metrics, PyTree
 
 KL_TO_VARIANCE = 2 * jnp.log(2.0) - 1  # appendix E: Var(v) = δ/(2 ln 2 − 1) keeps E[v log v] ≥ δ while v < 2
 
@@ -37,10 +41,18 @@ class CPPOSettings(OnPolicy):
     keep_scale: bool = setting(True, "Carry Adam's second moment from one M-step to the next.")
     lower_clip: float = setting(0.6, "Ratios below this are pushed down no further.", at_least=0.0, below=1.0)
     gain: float = setting(2.0, "Targets are 1 + gain (v − 1); above 1 the M-step uses its trust region.", above=0.0)
+    reuse: int = setting(1, "Batches that an update draws on: the newest and those just before it.", at_least=1)
     recovery: bool = setting(True, "Recovery updates once a limit is exceeded (false: the paper's ablation).")
-    beta: float = setting(0.3, "Share of the tracking error kept beside its cost part in recovery.", at_least=0.0, at_most=1.0)
-    switch: float = setting(0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0)
-    aim: float = setting(1.0, "Updates aim at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
+    beta: float = setting(
+        0.3, "Share of the tracking error kept beside its cost part in recovery.", at_least=0.0, at_most=1.0
+    )
+    switch: float = setting(
+        0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0
+    )
+    aim: float = setting(
+        1.0, "Updates aim at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0
+    )
+    calibrate: bool = setting(True, "Divide the budget by how much more cost changed than predicted so far.")
     waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
 
@@ -53,42 +65,55 @@ class Extra(NamedTuple):
     last_predicted: Float[Array, " constraint"]
     memory: adam.Memory
     rate_scale: Float[Array, ""]  # of the M-step's learning rate, found by backing off
+    calibration: calibrate.Calibration
+    past: reuse.Past
 
 
 def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
     zeros = jnp.zeros(networks.spec.num_costs)
     agent = init_agent(networks, settings, key, None)
-    return agent._replace(extra=Extra(zeros.astype(bool), zeros * jnp.nan, zeros * jnp.nan, adam.init(agent.policy), jnp.ones(())))
+    extra = Extra(
+        recovering=zeros.astype(bool),
+        last_cost=zeros * jnp.nan,
+        last_predicted=zeros * jnp.nan,
+        memory=adam.init(agent.policy),
+        rate_scale=jnp.ones(()),
+        calibration=calibrate.start(networks.spec.num_costs),
+        past=reuse.nothing(networks, settings),
+    )
+    return agent._replace(extra=extra)
 
 
 def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch, key: Key) -> tuple[Agent, Metrics]:
     """One EM iteration."""
     track_key, critic_key = jax.random.split(key)
-    data = prepare(networks, settings, agent, batch)
+    data, past = _samples(networks, settings, agent, batch)
+
+    # How much room there is, and whether to recover first.
     limit = jnp.asarray(settings.cost_limit)
+    realised = batch.episodes.cost - agent.extra.last_cost
+    calibration = calibrate.observe(agent.extra.calibration, agent.extra.last_predicted, realised)
     budget = costs.budget(settings.aim * limit, batch.episodes, settings.cost_discount, settings.cost_unit)
-    recovering = switch.step(agent.extra.recovering, batch.episodes.cost, limit, settings.switch)
-    recovering = recovering & settings.recovery
+    budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
+    recovering = switch.step(agent.extra.recovering, batch.episodes.cost, limit, settings.switch) & settings.recovery
 
     # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
     shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
     shares = jnp.where(jnp.any(recovering), shares, 1.0)
-    variance = settings.kl / KL_TO_VARIANCE
-    solved = jax.vmap(
-        lambda share: estep.solve(
-            data.adv, data.cost_adv, budget, share**2 * variance, recovery=recovering, exact=settings.exact
-        )
-    )(shares)
+    solve = jax.vmap(
+        lambda variance: estep.solve(data.adv, data.cost_adv, budget, variance, recovering, settings.exact)
+    )
+    solved = solve(shares**2 * settings.kl / KL_TO_VARIANCE)
     target = jax.tree.map(lambda x: x[-1], solved)
 
     # M-step: the network follows the ratios up to the trust region.
-    def log_prob(params: Array, index: Array) -> Array:
+    before = jax.vmap(lambda o: networks.policy(agent.policy, o))(data.obs)
+
+    def log_prob(params: PyTree, index: Array) -> Array:
         return jax.vmap(lambda o, a: networks.policy(params, o).log_prob(a))(data.obs[index], data.action[index])
 
-    old = jax.vmap(lambda o: networks.policy(agent.policy, o))(data.obs)
-
-    def mean_kl(params: Array) -> Array:
-        return jnp.mean(jax.vmap(lambda before, o: before.kl(networks.policy(params, o)))(old, data.obs))
+    def mean_kl(params: PyTree) -> Array:
+        return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(before, data.obs))
 
     memory = adam.forget_direction(agent.extra.memory) if settings.keep_scale else adam.init(agent.policy)
     tracked = tracking.track(
@@ -104,18 +129,52 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         rate=settings.policy_rate,
         beta=settings.beta,
         gain=settings.gain,
-        scale=agent.extra.rate_scale,
         lower_clip=settings.lower_clip,
+        scale=agent.extra.rate_scale,
         epochs=settings.epochs,
         minibatches=settings.minibatches,
     )
 
-    length = batch.episodes.length
-    predicted = length * (data.cost_adv @ (tracked.ratios - 1.0)) / data.adv.size
+    change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
+    predicted = data.cost_adv @ change
     rate_scale = jnp.minimum(1.0, RATE_GROWTH * tracked.scale)
-    extra = Extra(recovering, batch.episodes.cost, predicted, tracked.memory, rate_scale)
-    metrics = {
+    extra = Extra(recovering, batch.episodes.cost, predicted, tracked.memory, rate_scale, calibration, past)
+    metrics = _geometry(target, batch.episodes.length) | {
         "recovering": recovering,
+        "kl": tracked.kl,
+        "kl_limit": jnp.asarray(settings.kl),
+        "epochs": tracked.epochs,
+        "rate_scale": tracked.scale,
+        "tracking_error": _distance(tracked.ratios, target.ratios) / _distance(target.ratios, 1.0),
+        "predicted_reward_change": data.adv @ change,
+        "predicted_cost_change": predicted,
+        "previous_predicted_cost_change": agent.extra.last_predicted,
+        "realised_cost_change": realised,
+        "calibration": calibrate.factor(calibration),
+    }
+    agent = agent._replace(policy=tracked.params, extra=extra)
+    agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
+    return observe(agent, batch), metrics | critic_metrics
+
+
+def _samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:
+    """Advantages of the newest batch and, with ``reuse`` above 1, of those just before it, weighted by π/π_then."""
+
+    def log_prob(some: Batch) -> Array:
+        policy = lambda o, a: networks.policy(agent.policy, o).log_prob(a)  # noqa: E731
+        return jax.vmap(jax.vmap(policy))(policy_view(settings, agent, some.obs), some.action)
+
+    joined, then, past = reuse.join(agent.extra.past, batch, log_prob(batch))
+    data = prepare(networks, settings, agent, joined)
+    if settings.reuse > 1:
+        weight = reuse.weights(log_prob(joined), then).reshape(-1)
+        data = data._replace(adv=centred(weight * data.adv), cost_adv=jax.vmap(centred)(weight * data.cost_adv))
+    return data, past
+
+
+def _geometry(target: estep.EStep, length: Array) -> Metrics:
+    """What the E-step found, changes in episode units."""
+    return {
         "status": target.status,
         "case": target.case,
         "theta": target.theta,
@@ -124,21 +183,9 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "bound_share": target.bound_share,
         "estep_iterations": target.iterations,
         "estep_repairs": target.repairs,
-        "kl": tracked.kl,
-        "kl_limit": jnp.asarray(settings.kl),
-        "rate_scale": tracked.scale,
-        "epochs": tracked.epochs,
-        "tracking_error": _distance(tracked.ratios, target.ratios) / _distance(target.ratios, 1.0),
         "target_reward_change": length * target.reward_change,
         "target_cost_change": length * target.cost_change,
-        "predicted_reward_change": length * (data.adv @ (tracked.ratios - 1.0)) / data.adv.size,
-        "predicted_cost_change": predicted,
-        "previous_predicted_cost_change": agent.extra.last_predicted,
-        "realised_cost_change": batch.episodes.cost - agent.extra.last_cost,
     }
-    agent = agent._replace(policy=tracked.params, extra=extra)
-    agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
-    return observe(agent, batch), metrics | critic_metrics
 
 
 def _distance(a: Array, b: Array | float) -> Array:

@@ -89,7 +89,9 @@ class VectorEnv:
         actions = np.asarray(actions)
         wanted = (self.num_envs, *self.spec.action.shape)
         if actions.shape != wanted:
-            raise UsageError(f"actions have shape {actions.shape}; {self.spec.name} with {self.num_envs} worlds needs {wanted}.")
+            raise UsageError(
+                f"actions have shape {actions.shape}; {self.spec.name} with {self.num_envs} worlds needs {wanted}."
+            )
         if not np.all(np.isfinite(actions)):
             raise UsageError("actions contain NaN or infinity.")
         self._state, step = self._advance(self._state, actions)

@@ -27,14 +27,15 @@ from cppo.types import Box, EnvSpec, Key
 RADIUS = 15.0
 CORRIDOR = 2.5
 ARENA = 40.0
+ACTIONS = Box(low=(-1.0, -0.25), high=(1.0, 0.25))  # speed, turn (rad)
 CENTRE_OF_MASS = 0.0425834850  # offset along the heading, m
 CENTRE_HEIGHT = 0.5
 
 
 class PointState(NamedTuple):
-    position: Float[Array, "2"]
+    position: Float[Array, 2]
     heading: Float[Array, ""]
-    velocity: Float[Array, "3"]  # drawn at reset, never updated
+    velocity: Float[Array, 3]  # drawn at reset, never updated
 
 
 class PointCircle:
@@ -43,22 +44,21 @@ class PointCircle:
     spec = EnvSpec(
         name="PointCircle",
         obs_shape=(9,),
-        action=Box(low=(-1.0, -0.25), high=(1.0, 0.25)),
+        action=ACTIONS,
         cost_names=("cost",),
         cost_limits=(5.0,),
         episode_length=50,
     )
 
-    def reset(self, key: Key) -> tuple[PointState, Float[Array, "9"]]:
+    def reset(self, key: Key) -> tuple[PointState, Float[Array, 9]]:
         pose_key, velocity_key = jax.random.split(key)
         pose = 0.01 * jax.random.normal(pose_key, (3,))
         state = PointState(pose[:2], pose[2], 0.1 * jax.random.normal(velocity_key, (3,)))
         return state, observe(state)
 
-    def step(self, state: PointState, action: Float[Array, "2"], key: Key) -> tuple[PointState, Transition]:
+    def step(self, state: PointState, action: Float[Array, 2], key: Key) -> tuple[PointState, Transition]:
         del key  # deterministic
-        low, high = jnp.asarray(self.spec.action.low), jnp.asarray(self.spec.action.high)
-        speed, turn = jnp.clip(action, low, high)
+        speed, turn = jnp.clip(action, jnp.asarray(ACTIONS.low), jnp.asarray(ACTIONS.high))
         heading = state.heading + turn
         move = speed * jnp.stack([jnp.cos(heading), jnp.sin(heading)])
         x, y = position = jnp.clip(state.position + move, -ARENA, ARENA)
@@ -68,7 +68,7 @@ class PointCircle:
         return moved, Transition(observe(moved), reward, cost, jnp.asarray(False))
 
 
-def observe(state: PointState) -> Float[Array, "9"]:
+def observe(state: PointState) -> Float[Array, 9]:
     direction = jnp.stack([jnp.cos(state.heading), jnp.sin(state.heading)])
     centre = jnp.append(state.position + CENTRE_OF_MASS * direction, CENTRE_HEIGHT)
     return jnp.concatenate([state.position, state.heading[None], state.velocity, centre])

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from cppo.maths import estep_plane, estep_span
@@ -145,10 +146,10 @@ def _check_shapes(adv, cost_adv, cost_budget, variance, recovery) -> None:
 def _check_values(**arguments) -> None:
     """Refuse what cannot be solved, as far as it is known yet; under jit the status reports it."""
     for name, value in arguments.items():
-        if not isinstance(value, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(value))):
+        if not isinstance(value, Tracer) and not np.all(np.isfinite(np.asarray(value))):
             raise ValueError(f"{name} holds NaN or infinity")
     variance = arguments["variance"]
-    if not isinstance(variance, jax.core.Tracer) and float(variance) < 0:
+    if not isinstance(variance, Tracer) and float(variance) < 0:
         raise ValueError(f"variance must not be negative, but is {float(variance)}")
 
 
@@ -209,11 +210,11 @@ def _on_plane(adv, cost, peak, peak_c, budget, variance, recovery, valid) -> tup
     e_c, size_c = _unit(cost, peak_c, valid)
     (cos_a,) = means(lambda a, c: (a * c,), e_a, e_c)
     rest = e_a - cos_a * e_c
-    # Twice is enough: what rounding left of e_c in the rest is taken out again.
-    square, left = means(lambda r, c: (r * r, r * c), rest, e_c)
-    sin_a = jnp.sqrt(jnp.maximum(square - left**2, 0.0))
+    # Where A and A_c are nearly parallel, rounding leaves much of e_c and of the mean in the rest: take both out again.
+    square, left, mean = means(lambda r, c: (r * r, r * c, r), rest, e_c)
+    sin_a = jnp.sqrt(jnp.maximum(square - left**2 - mean**2, 0.0))
     sin_a = jnp.where(sin_a > 64 * eps, sin_a, 0.0)
-    e_r = (rest - left * e_c) * safe_divide(jnp.ones_like(sin_a), sin_a)
+    e_r = (rest - left * e_c - mean) * safe_divide(jnp.ones_like(sin_a), sin_a)
     scaled = jnp.where(size_c > 0, safe_divide(budget, size_c), 4 * (1 + jnp.sqrt(variance)))
     recover = recovery[0] & (size_c > 0)
     one, zero = jnp.ones_like(cos_a), jnp.zeros_like(cos_a)
@@ -242,7 +243,8 @@ def _in_span(adv, costs, peak, peaks, budgets, variance, recovery, valid) -> tup
 def _report(problem: Plane | Span, found: Found, scale, angles, budgets, recovery, valid) -> EStep:
     x = found.deviation
     eps = jnp.finfo(x.dtype).eps
-    *values, bound = means(lambda x, *rows: (*(x * r for r in rows), (x <= -1).astype(x.dtype)), x, *problem.rows)
+    edge = jnp.sqrt(eps) - 1  # the interior point method approaches −1 from above
+    *values, bound = means(lambda x, *rows: (*(x * r for r in rows), (x <= edge).astype(x.dtype)), x, *problem.rows)
     value = jnp.stack(values)
     costs = problem.costs @ value if isinstance(problem, Span) else value[:1]
     cost_change = costs * scale.costs

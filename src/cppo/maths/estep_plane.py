@@ -307,6 +307,9 @@ def angle_search(problem: Plane, active: Array) -> tuple[Array, Array, Array]:
     weight = jnp.minimum(crossing(low.over, high.over), crossing(low.gain, high.gain))
     weight = jnp.where(first.excess() <= 0, 1.0, jnp.where(last.excess() > 0, 0.0, weight))
     x = weight * deviation_at(problem, low) + (1 - weight) * deviation_at(problem, high)
+    # A steep form magnifies rounding errors: settle the sum once more.
+    free = x > -1
+    x = jnp.where(free, jnp.maximum(x - safe_divide(jnp.mean(x), jnp.mean(free, dtype=dtype)), -1.0), -1.0)
     gain = jnp.mean(x * problem.rows[0]) * u_c + jnp.mean(x * problem.rows[1]) * u_r
     lost = (last.over > 0) | (gain < -jnp.sqrt(eps) * radius)
     case = jnp.where(lost, 2, jnp.where(last.excess() > 0, 3, 1))

@@ -48,6 +48,7 @@ def orthogonal_rows(vectors: Array) -> tuple[Array, Array]:
     for v in vectors:
         rest = v
         for _ in range(2):
+            rest = rest - jnp.mean(rest)
             for e in rows:
                 rest = rest - jnp.mean(rest * e) * e
         size = jnp.sqrt(jnp.mean(rest * rest))
@@ -267,7 +268,7 @@ def staged_interior_point(problem: Span, active: Array) -> tuple[Array, Array, A
     edge = jnp.finfo(dtype).eps ** 0.6 * radius
 
     def stage(carry):
-        k, x, free, case, iterations, good, _ = carry
+        k, _, _, _, iterations, _, _ = carry
         task = LinearProblem(problem.rows, objectives[k], rows, jnp.append(budgets, ends[k]), problem.variance)
         relaxed = jnp.append(jnp.ones(m, bool), False) & (k == 0)
         x, free, worst, steps, fine = interior_point(task, relaxed)

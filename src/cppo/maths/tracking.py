@@ -53,7 +53,9 @@ class _Loop(NamedTuple):
     epoch: Array
 
 
-def project(error: Float[Array, " n"], cost_adv: Float[Array, "m n"], violated: Bool[Array, " m"]) -> Float[Array, " n"]:
+def project(
+    error: Float[Array, " n"], cost_adv: Float[Array, "m n"], violated: Bool[Array, " m"]
+) -> Float[Array, " n"]:
     """Projection of ``error`` onto the span of the violated constraints' cost advantages (0 if they vanish)."""
     basis = jnp.where(violated[:, None], cost_adv, 0.0)
     gram = basis @ basis.T

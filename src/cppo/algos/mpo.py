@@ -1,0 +1,115 @@
+"""Maximum a posteriori Policy Optimisation (Abdolmaleki et al. 2018) and its constrained form CVPO (Liu et al. 2022).
+
+Off-policy EM. Critics of reward and costs learn from replay. E-step: at states from replay, reweight actions drawn from
+the policy, π, to q ∝ π exp((Q − Σ λ_i Q_ci)/η) (``maths/nonparametric.py``); the rule passed in decides whether costs count:
+``unconstrained`` is MPO, ``reweight`` CVPO. M-step: fit the network to q by weighted maximum likelihood inside a KL ball
+(MPO eq. 12, CVPO eq. 11).
+
+Three deviations. CVPO bounds E_q[Q_c] by a threshold on discounted returns; here E_q[Q_c] − E_π[Q_c] ≤ d' = (d − J_c)/T, the
+project's cost contract, which needs only differences of Q_c and measures J_c itself. The policy that collected the
+batch is the reference π of the whole update, so ``kl`` means what it means elsewhere. The M-step ends at its KL limit
+instead of paying for KL with a multiplier of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from cppo.algos.common import Agent, observe, policy_view
+from cppo.algos.off_policy import OffPolicy, advantages, fit_q, init_agent, propose
+from cppo.maths import adam, costs, first_order, nonparametric, replay
+from cppo.networks import Networks
+from cppo.settings import setting, settings
+from cppo.types import Batch, Key, Metrics, PyTree
+
+EStep = Callable[[Array, Array, Array, Array, Array | float], nonparametric.Weights]
+
+
+@settings
+class MPOSettings(OffPolicy):
+    """Settings of MPO and CVPO."""
+
+    estep_kl: float = setting(0.1, "ε of the E-step: mean KL(q‖π) of the reweighted actions (authors: 0.1).", above=0.0)
+    kl: float = setting(0.01, "The M-step ends once the mean forward KL(π‖π_θ) exceeds this.", above=0.0)
+    policy_rate: float = setting(3e-4, "Learning rate of the policy.", above=0.0)
+    epochs: int = setting(40, "Most passes over the E-step's states in an M-step.", at_least=1)
+    minibatches: int = setting(8, "Minibatches to a pass.", at_least=1)
+    states: int = setting(1024, "States drawn from replay for an E-step.", at_least=1)
+    actions: int = setting(32, "Actions drawn at each state (Discrete: all of them, this is unused).", at_least=2)
+
+
+class Extra(NamedTuple):
+    memory: adam.Memory
+    replay: replay.Replay
+
+
+def init(networks: Networks, settings: MPOSettings, key: Key) -> Agent:
+    agent = init_agent(networks, settings, key)
+    return agent._replace(extra=Extra(adam.init(agent.policy), replay.empty(networks.spec, settings.replay_size)))
+
+
+def update(
+    networks: Networks,
+    settings: MPOSettings,
+    agent: Agent,
+    batch: Batch,
+    key: Key,
+    estep: EStep = nonparametric.unconstrained,
+) -> tuple[Agent, Metrics]:
+    """Remember the batch, fit the critics, reweight actions, fit the policy to them."""
+    critic_key, state_key, action_key, policy_key = jax.random.split(key, 4)
+    past = replay.add(agent.extra.replay, batch)
+    agent, critic_metrics = fit_q(networks, settings, agent, past, critic_key)
+
+    # E-step: at replayed states, which of the policy's own actions should be likelier?
+    obs = replay.sample(past, state_key, settings.states).obs
+    seen = policy_view(settings, agent, obs)
+    old = jax.vmap(lambda o: networks.policy(agent.policy, o))(seen)
+    action, log_prior = propose(networks.spec, old, action_key, settings.actions)
+    adv, cost_adv = advantages(networks, settings, agent, obs, action, log_prior)
+    limit = jnp.asarray(settings.cost_limit)
+    budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
+    found = estep(log_prior, adv, cost_adv, budget, settings.estep_kl)
+    weights = jnp.exp(found.log_q)
+
+    # M-step: weighted maximum likelihood until the KL limit.
+    def kl(params: PyTree, index: Array) -> Array:
+        before = jax.tree.map(lambda x: x[index], old)
+        return jax.vmap(lambda d, o: d.kl(networks.policy(params, o)))(before, seen[index])
+
+    def loss(params: PyTree, index: Array) -> Array:
+        new = jax.vmap(lambda o: networks.policy(params, o))(seen[index])
+        log_prob = jax.vmap(lambda d, actions: jax.vmap(d.log_prob)(actions))(new, action[index])
+        return -jnp.mean(jnp.sum(weights[index] * log_prob, axis=-1))
+
+    done = first_order.descend(
+        loss,
+        kl,
+        agent.policy,
+        agent.extra.memory,
+        policy_key,
+        samples=settings.states,
+        rate=settings.policy_rate,
+        kl_limit=settings.kl,
+        epochs=settings.epochs,
+        minibatches=settings.minibatches,
+    )
+    metrics = {
+        "recovering": ~found.feasible,
+        "kl": jnp.mean(kl(done.params, jnp.arange(settings.states))),
+        "kl_limit": jnp.asarray(settings.kl),
+        "epochs": done.epochs,
+        "estep_kl": found.kl,
+        "estep_converged": found.converged,
+        "temperature": found.temperature,
+        "multiplier": found.price,
+        "target_cost_change": batch.episodes.length * found.cost_change,
+        "replay_filled": past.filled,
+    }
+    agent = agent._replace(policy=done.params, extra=Extra(done.memory, past))
+    return observe(agent, batch), metrics | critic_metrics

@@ -1,0 +1,62 @@
+"""Minibatch descent that ends at a divergence: the inner loop of every first-order method with a KL limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from cppo.maths import adam, minibatch
+from cppo.types import Key, PyTree
+
+
+class Descended(NamedTuple):
+    params: PyTree
+    memory: adam.Memory
+    epochs: Int[Array, ""]  # passes begun
+    stopped: Array  # whether the KL limit ended the descent before the last epoch
+
+
+class _Loop(NamedTuple):
+    params: PyTree
+    memory: adam.Memory
+    epoch: Array
+    stopped: Array
+
+
+def descend(
+    loss: Callable[[PyTree, Array], Array],
+    kl: Callable[[PyTree, Array], Array],
+    params: PyTree,
+    memory: adam.Memory,
+    key: Key,
+    *,
+    samples: int,
+    rate: Array | float,
+    kl_limit: Array | float,
+    epochs: int,
+    minibatches: int,
+) -> Descended:
+    """Adam on ``loss(params, index)`` until the mean of ``kl(params, index)`` over a minibatch exceeds ``kl_limit``.
+
+    The divergence is looked at before each step, so at most one step goes beyond the limit; nothing is undone.
+    """
+
+    def one_minibatch(loop: _Loop, index: Array) -> tuple[_Loop, None]:
+        stopped = loop.stopped | ~(jnp.mean(kl(loop.params, index)) <= kl_limit)  # NaN stops, too
+        moved, memory = adam.step(loop.memory, loop.params, jax.grad(loss)(loop.params, index), rate)
+        keep = lambda new, old: jnp.where(stopped, old, new)  # noqa: E731
+        params, memory = jax.tree.map(keep, (moved, memory), (loop.params, loop.memory))
+        return _Loop(params, memory, loop.epoch, stopped), None
+
+    def one_epoch(loop: _Loop) -> _Loop:
+        order = minibatch.shuffled(jax.random.fold_in(key, loop.epoch), samples, minibatches)
+        loop, _ = jax.lax.scan(one_minibatch, loop, order)
+        return loop._replace(epoch=loop.epoch + 1)
+
+    first = _Loop(params, memory, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    last = jax.lax.while_loop(lambda loop: (loop.epoch < epochs) & ~loop.stopped, one_epoch, first)
+    return Descended(last.params, last.memory, last.epoch, last.stopped)

@@ -1,0 +1,64 @@
+"""A ring of past transitions: fixed memory, newest in, oldest out; part of an off-policy method's training state."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from cppo.types import ActionSpace, Batch, Box, EnvSpec, Key, UsageError
+
+
+class Transitions(NamedTuple):
+    """Steps in no particular order."""
+
+    obs: Float[Array, "n obs"]
+    action: Float[Array, "n ..."]
+    next_obs: Float[Array, "n obs"]  # true successors
+    reward: Float[Array, " n"]
+    cost: Float[Array, "n constraint"]
+    terminated: Bool[Array, " n"]
+
+
+class Replay(NamedTuple):
+    steps: Transitions  # leading axis: capacity
+    position: Int[Array, ""]  # where the next step goes
+    filled: Int[Array, ""]
+
+
+def empty(spec: EnvSpec, capacity: int) -> Replay:
+    obs = jnp.zeros((capacity, *spec.obs_shape))
+    action = jnp.zeros((capacity, *spec.action.shape), _action_type(spec.action))
+    cost = jnp.zeros((capacity, spec.num_costs))
+    nothing = jnp.zeros((), jnp.int32)
+    flags = jnp.zeros(capacity, bool)
+    return Replay(Transitions(obs, action, obs, jnp.zeros(capacity), cost, flags), nothing, nothing)
+
+
+def add(replay: Replay, batch: Batch) -> Replay:
+    """The batch's steps in place of the oldest ones."""
+    capacity, number = replay.steps.reward.shape[0], batch.reward.size
+    if number > capacity:
+        raise UsageError(
+            f"replay_size {capacity} is below batch_size {number}; use for example replay_size={10 * number}."
+        )
+    new = Transitions(batch.obs, batch.action, batch.next_obs, batch.reward, batch.cost, batch.terminated)
+    slots = (replay.position + jnp.arange(number)) % capacity
+    put = lambda old, x: old.at[slots].set(x.reshape(-1, *x.shape[2:]).astype(old.dtype))  # noqa: E731
+    return Replay(
+        jax.tree.map(put, replay.steps, new),
+        (replay.position + number) % capacity,
+        jnp.minimum(replay.filled + number, capacity),
+    )
+
+
+def sample(replay: Replay, key: Key, number: int) -> Transitions:
+    """Uniformly, with repetition."""
+    index = jax.random.randint(key, (number,), 0, jnp.maximum(replay.filled, 1))
+    return jax.tree.map(lambda x: x[index], replay.steps)
+
+
+def _action_type(action: ActionSpace) -> type:
+    return jnp.float32 if isinstance(action, Box) else jnp.int32

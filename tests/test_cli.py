@@ -1,0 +1,85 @@
+"""The command line end to end, as a person types it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cppo.cli import _repeat_set, main
+
+
+def cppo(*words, code=0):
+    done = subprocess.run([sys.executable, "-m", "cppo.cli", *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_train_eval_plot(tmp_path):
+    folder = tmp_path / "run"
+    out, _ = cppo(
+        "train", "--env", "ProbeBox", "--seeds", 2, "--steps", 1200, "--out", folder, "--set", "switch=0.9", "kl=0.03"
+    )
+    assert "cppo plot" in out
+    assert "\x1b" not in out  # plain lines where the output is no terminal
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["settings"]["switch"], config["settings"]["kl"]) == (0.9, 0.03)
+    out, _ = cppo("eval", folder, "--episodes", 10, "--json")
+    assert {row["actions"] for row in json.loads(out)["policies"]} == {"deterministic", "sampled"}
+    cppo("plot", folder)
+    assert (folder / "curves.png").stat().st_size > 10_000
+    assert (folder / "curves-diagnostics.png").stat().st_size > 10_000
+    out, _ = cppo("train", "--resume", folder, "--steps", 2000)
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 2000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("train", "--algo", "nothing"), "unknown algorithm"),
+        (("train", "--env", "Nowhere"), "unknown environment"),
+        (("train", "--set", "colour=red"), "unknown setting"),
+        (("train", "--cost-limit", "-1"), "at least 0"),
+        (("train", "--resume", "no/such/run"), "is not a run"),
+        (("eval", "no/such/run"), "is not a run"),
+        (("plot", "no/such/run"), "is not a run"),
+        (("algos", "nothing"), "unknown algorithm"),
+    ],
+)
+def test_one_clear_message_and_exit_code_2(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    error = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert message in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "plot", "envs", "algos"])
+def test_help(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert "usage: cppo" in capsys.readouterr().out
+
+
+def test_tables(capsys):
+    main(["algos"])
+    main(["algos", "cppo"])
+    main(["envs"])
+    said = capsys.readouterr().out
+    assert "PointCircle" in said
+    assert "Trust region" in said
+
+
+def test_set_takes_several_values():
+    assert _repeat_set(["train", "--set", "a=1", "b=2", "--seeds", "2"]) == [
+        "train",
+        "--set",
+        "a=1",
+        "--set",
+        "b=2",
+        "--seeds",
+        "2",
+    ]
+    assert _repeat_set(["--set", "a", "--x"]) == ["--set", "a", "--x"]

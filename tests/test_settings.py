@@ -1,0 +1,59 @@
+"""Settings: what a person may type, and what is refused."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from cppo import algos
+from cppo.algos.cppo import CPPOSettings
+from cppo.settings import describe, parse_assignments, replace
+from cppo.types import UsageError
+
+
+def test_text_is_read_as_the_field_s_type():
+    changed = replace(
+        CPPOSettings(), {"kl": "1e-2", "epochs": "7", "recovery": "false", "hidden": "(32, 32)", "cost_limit": "3"}
+    )
+    assert (changed.kl, changed.epochs, changed.recovery) == (0.01, 7, False)
+    assert (changed.hidden, changed.cost_limit) == ((32, 32), (3.0,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"recovry": "false"}, "Did you mean 'recovery'"),
+        ({"kl": "-1"}, "kl is -1.0; it must be above 0"),
+        ({"kl": "nan"}, "kl is nan"),
+        ({"epochs": "2.5"}, "epochs is '2.5'; it must be a int"),
+        ({"recovery": "maybe"}, "recovery is 'maybe'"),
+        ({"activation": "sine"}, "one of 'tanh'"),
+        ({"cost_limit": "-2"}, "at least 0"),
+        ({"switch": "1.5"}, "at most 1"),
+    ],
+)
+def test_wrong_values_are_explained(changes, words):
+    with pytest.raises(UsageError, match=words.replace("(", r"\(")):
+        replace(CPPOSettings(), changes)
+
+
+def test_assignments_need_an_equals_sign():
+    assert parse_assignments(["kl=0.01", "hidden=(32, 32)"]) == {"kl": "0.01", "hidden": "(32, 32)"}
+    with pytest.raises(UsageError, match="name=value"):
+        parse_assignments(["kl"])
+
+
+def test_numbers_are_leaves_and_structure_is_not():
+    leaves = jax.tree.leaves(replace(CPPOSettings(), {"cost_limit": (5.0,)}))
+    assert 5.0 in leaves
+    assert all(isinstance(leaf, float) for leaf in leaves)
+    same = jax.tree.structure(CPPOSettings()) == jax.tree.structure(replace(CPPOSettings(), {"kl": 0.5}))
+    assert same
+    assert jax.tree.structure(CPPOSettings()) != jax.tree.structure(replace(CPPOSettings(), {"epochs": 3}))
+
+
+@pytest.mark.parametrize("name", algos.TABLE)
+def test_every_setting_of_every_algorithm_is_documented(name):
+    rows = describe(algos.TABLE[name].settings)
+    assert len(rows) == len(dataclasses.fields(algos.TABLE[name].settings))
+    assert all(len(doc) > 10 for _, _, doc in rows)

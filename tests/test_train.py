@@ -1,0 +1,212 @@
+"""Training: probes are solved, a stopped run goes on exactly, bad news is told and loses nothing."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cppo
+from cppo import checkpoint, envs
+from cppo.envs.probes import ProbeBox
+from cppo.types import TrainingError, UsageError
+
+TIMING = {"seconds"}
+
+
+def rows(folder):
+    """metrics.jsonl without its timing fields."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k not in TIMING} for line in lines]
+
+
+def run(folder, **options):
+    defaults = dict(algo="cppo", env="ProbeBox", steps=2000, seeds=2, out=folder, show=False, tensorboard=False)
+    return cppo.train(**(defaults | options))
+
+
+OPTIMA = {
+    "ProbeBox": (3.0, {"cost": 3.0}),
+    "ProbeDiscrete": (5.625, {"cost": 3.0}),
+    "ProbeTwo": (8.0, {"cost1": 2.0, "cost2": 6.0}),
+    "ProbeState": (2.5, {"cost": 2.5}),
+}
+
+
+@pytest.mark.parametrize("env", OPTIMA)
+def test_cppo_solves_the_probes(env, tmp_path):
+    summary = run(tmp_path / "run", env=env, steps=30_000).summary
+    best, limits = OPTIMA[env]
+    assert summary["feasible"] == 1.0
+    costs = summary["final_cost"] if isinstance(summary["final_cost"], dict) else {"cost": summary["final_cost"]}
+    for name, limit in limits.items():
+        assert 0.7 * limit < costs[name] <= limit
+    assert 0.75 * best < summary["final_return"] <= 1.05 * best
+
+
+def test_a_run_s_folder_describes_itself(tmp_path):
+    done = run(tmp_path / "run", tensorboard=True)
+    names = {path.name for path in done.folder.iterdir()}
+    assert {"config.json", "metrics.jsonl", "summary.json", "versions.json", "checkpoints", "tensorboard"} <= names
+    frame = done.metrics()
+    assert len(frame) == 5 * 2
+    assert {"return", "cost", "kl", "theta", "theta_reward", "theta_feasible", "case", "mode", "status"} <= set(frame)
+    assert {"tracking_error", "predicted_cost_change", "realised_cost_change", "bound_share"} <= set(frame)
+    for record in [done.summary, *done.summary["seeds"]]:
+        wanted = {"final_return", "final_cost", "cost_limit", "feasible", "violation_rate", "steps", "wall_seconds"}
+        assert wanted | {"steps_per_second"} <= set(record)
+
+
+def test_a_seed_s_result_does_not_depend_on_its_company(tmp_path):
+    together = run(tmp_path / "both", seeds=2, seed=5, steps=800)
+    alone = run(tmp_path / "one", seeds=1, seed=6, steps=800)
+    ours = [row["return"] for row in rows(together.folder) if row["seed"] == 6]
+    np.testing.assert_allclose(ours, [row["return"] for row in rows(alone.folder)], rtol=1e-4)
+
+
+def test_resume_equals_never_having_stopped(tmp_path):
+    whole = run(tmp_path / "whole", steps=2400)
+    run(tmp_path / "half", steps=1200)
+    resumed = cppo.resume(tmp_path / "half", steps=2400, show=False, tensorboard=False)
+    assert rows(resumed.folder) == rows(whole.folder)
+    for ours, theirs in zip(*(sorted((r.folder / "checkpoints").glob("*006*")) for r in (whole, resumed)), strict=True):
+        ours, theirs = checkpoint.load(ours)[0], checkpoint.load(theirs)[0]
+        assert all(np.array_equal(ours[name], theirs[name], equal_nan=True) for name in ours)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_sigkill_at_a_random_moment_loses_nothing(tmp_path, number):
+    whole = run(tmp_path / "whole", steps=8000)
+    command = [sys.executable, "-m", "cppo.cli", "train", "--env", "ProbeBox", "--seeds", "2", "--steps", "8000"]
+    command += ["--out", str(tmp_path / "killed"), "--checkpoint-seconds", "0", "--no-tensorboard"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "killed" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size > 3000 * number):
+        time.sleep(0.005)
+    time.sleep(random.random() * 0.2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    resumed = cppo.resume(tmp_path / "killed", show=False, tensorboard=False)
+    assert rows(resumed.folder) == rows(whole.folder)
+
+
+def test_interrupt_saves_and_says_how_to_resume(tmp_path):
+    command = [sys.executable, "-m", "cppo.cli", "train", "--env", "ProbeBox", "--seeds", "1", "--steps", "400000"]
+    command += ["--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size > 0):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert f"cppo train --resume {tmp_path / 'run'}" in output.replace("\n", "")
+    saved = int(checkpoint.load(checkpoint.latest(tmp_path / "run" / "checkpoints"))[1]["iteration"])
+    assert saved == rows(tmp_path / "run")[-1]["iteration"] > 0
+
+
+def test_starting_from_a_trained_policy(tmp_path):
+    first = run(tmp_path / "first", steps=12_000)
+    second = run(tmp_path / "second", steps=400, init_from=tmp_path / "first")
+    fresh = run(tmp_path / "fresh", steps=400)
+    start, scratch = (r.metrics()["cost"].mean() for r in (second, fresh))
+    assert start < 3.5 < scratch  # the untrained policy costs 5
+    assert first.policy(0).act(np.ones(1)).shape == (1,)
+
+
+def test_a_policy_from_another_environment_is_refused(tmp_path):
+    run(tmp_path / "first", steps=400)
+    with pytest.raises(UsageError, match="does not fit"):
+        run(tmp_path / "second", env="ProbeTwo", steps=400, init_from=tmp_path / "first")
+
+
+def test_policies_act_on_one_observation_or_many(tmp_path):
+    policy = run(tmp_path / "run", steps=400).policy(seed=1)
+    assert policy.act(np.ones((7, 1))).shape == (7, 1)
+    assert 0.0 <= float(policy.act(np.ones(1))[0]) <= 1.0
+    first, second = (policy.act(np.ones(1), deterministic=False, seed=4) for _ in range(2))
+    assert first == second
+    with pytest.raises(UsageError, match="obs has shape"):
+        policy.act(np.ones(3))
+    with pytest.raises(UsageError, match="seed 9"):
+        cppo.load(tmp_path / "run").policy(seed=9)
+
+
+class Broken(ProbeBox):
+    """Costs turn to NaN in the fourth batch."""
+
+    def reset(self, key):
+        return {"t": jnp.zeros(())}, jnp.ones(1)
+
+    def step(self, state, action, key):
+        _, seen = super().step({"parity": state["t"]}, action, key)
+        cost = jnp.where(jnp.clip(action[0], 0, 1) > 0.999, jnp.nan, seen.cost)
+        return {"t": state["t"] + 1}, seen._replace(cost=cost)
+
+
+def test_nan_costs_stop_the_run_and_keep_what_was_saved(tmp_path, monkeypatch):
+    monkeypatch.setitem(envs.JAX_WORLDS, "Broken", Broken)
+    with pytest.raises(TrainingError, match="NaN or infinite rewards or costs"):
+        run(tmp_path / "run", env="Broken", checkpoint_seconds=0, settings={"batch_size": 100, "num_envs": 10})
+    checkpoint.load(checkpoint.latest(tmp_path / "run" / "checkpoints"))
+    assert all(row["nonfinite"] == 0 for row in rows(tmp_path / "run"))
+
+
+def test_training_waits_for_the_first_finished_episode(tmp_path):
+    done = run(tmp_path / "run", env="PointCircle", seeds=1, steps=80, settings={"batch_size": 20, "num_envs": 1})
+    assert [row["mode"] for row in rows(done.folder)][:2] == ["waiting", "waiting"]
+    assert rows(done.folder)[0]["cost"] is None
+    assert rows(done.folder)[2]["mode"] in ("normal", "recovery")
+
+
+def test_short_rollouts_average_over_recent_episodes(tmp_path):
+    done = run(tmp_path / "run", env="PointCircle", seeds=1, steps=4000, settings={"batch_size": 400, "num_envs": 40})
+    frame = done.metrics()
+    assert (frame["episodes"] <= 8).all()
+    assert frame["mode"].iloc[-1] in ("normal", "recovery")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"algo": "cpppo"}, "Did you mean 'cppo'"),
+        ({"env": "ProbeBoks"}, "Did you mean 'ProbeBox'"),
+        ({"cost_limit": -1.0}, "at least 0"),
+        ({"cost_limit": (1.0, 2.0)}, "2 cost limits given"),
+        ({"steps": 0}, "steps is 0"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"settings": {"batch_size": 7}}, "not a multiple"),
+    ],
+)
+def test_usage_errors(tmp_path, options, words):
+    with pytest.raises(UsageError, match=words):
+        run(tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_existing_run_is_not_overwritten_by_accident(tmp_path):
+    run(tmp_path / "run", steps=400)
+    with pytest.raises(UsageError, match="--resume"):
+        run(tmp_path / "run", steps=400)
+    run(tmp_path / "run", steps=400, overwrite=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("precious")
+    with pytest.raises(UsageError, match="not a run"):
+        run(tmp_path / "other", overwrite=True)
+    assert (tmp_path / "other" / "thesis.tex").read_text() == "precious"
+
+
+def test_evaluation_counts_whole_episodes(tmp_path):
+    result = cppo.evaluate(run(tmp_path / "run", seeds=1, steps=8000), episodes=30)
+    kinds = {row["actions"]: row for row in result["policies"]}
+    assert set(kinds) == {"deterministic", "sampled"}
+    assert kinds["sampled"]["episodes"] == 30
+    assert kinds["sampled"]["length"] == 10
+    assert kinds["deterministic"]["return"]["half_width"] == pytest.approx(0.0, abs=1e-5)
+    assert os.path.isdir(tmp_path / "run")
