@@ -56,3 +56,9 @@ def test_the_window_forgets_the_oldest():
     running, window, means = account(running, window, [[0.0]], [[0]], min_episodes=1000)
     assert int(means.count) == episodes.WINDOW
     assert float(means.cost[0]) == pytest.approx(np.arange(60, 160).mean())
+
+
+def test_ages_start_where_the_worlds_are_and_restart_at_ends():
+    ended = jnp.asarray([[0, 1], [0, 0], [1, 0], [0, 0]], bool)
+    got = episodes.ages(jnp.asarray([0.0, 7.0]), ended)
+    assert got.T.tolist() == [[0, 1, 2, 0], [7, 0, 1, 2]]

@@ -28,7 +28,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class GaussianHead(eqx.Module):
-    """Mean by a network, log standard deviation a free parameter for each action dimension (as in the paper's baselines)."""
+    """Mean by a network, log standard deviation a free parameter for each action dimension (as in the paper's
+    baselines)."""
 
     body: eqx.nn.MLP
     log_std: Array

@@ -7,13 +7,28 @@ from __future__ import annotations
 
 from typing import Any
 
+# In the probes reward and cost are one signal; estimated with different λ their difference would look like another.
+_PROBE = {"batch_size": 400, "num_envs": 40, "gae_decay": 0.9, "cost_gae_decay": 0.9}
+
 ENVIRONMENT: dict[str, dict[str, Any]] = {
     "PointCircle": {"batch_size": 1000, "num_envs": 20},
-    "ProbeBox": {"batch_size": 400, "num_envs": 40},
-    "ProbeDiscrete": {"batch_size": 400, "num_envs": 40},
-    "ProbeState": {"batch_size": 400, "num_envs": 40},
-    "ProbeTwo": {"batch_size": 400, "num_envs": 40},
+    "ProbeBox": _PROBE,
+    "ProbeDiscrete": _PROBE,
+    "ProbeState": _PROBE,
+    "ProbeTwo": _PROBE,
     "AntCircle": {"num_envs": 60},
+}
+
+# Off-policy methods choose their own collection length and have no λ.
+_REPLAYED_PROBE = {"batch_size": 400, "num_envs": 40, "replay_size": 20_000, "value_steps": 60, "states": 256}
+OFF_POLICY = ("mpo", "cvpo")
+OFF_POLICY_ENVIRONMENT: dict[str, dict[str, Any]] = {
+    "PointCircle": {"batch_size": 1000, "num_envs": 20},
+    "ProbeBox": _REPLAYED_PROBE,
+    "ProbeDiscrete": _REPLAYED_PROBE,
+    "ProbeState": _REPLAYED_PROBE,
+    "ProbeTwo": _REPLAYED_PROBE,
+    "AntCircle": {"num_envs": 20},
 }
 
 STEPS: dict[str, int] = {
@@ -26,26 +41,31 @@ STEPS: dict[str, int] = {
 DEFAULT_STEPS = 10_000_000
 
 PAIR: dict[tuple[str, str], dict[str, Any]] = {
+    # Found on seeds 200 to 699, held against others in docs/results.md. A known horizon of 50 steps: critics see the
+    # clock and nothing is bootstrapped past the end. 1,000 samples a batch are few: each update draws on four batches.
     ("cppo", "PointCircle"): {
-        "reuse": 4,
+        "policy_rate": 1e-3,
+        "epochs": 20,
         "gain": 2.5,
-        "beta": 0.7,
-        "switch": 0.85,
-        "aim": 0.9,
+        "beta": 1.0,
+        "aim": 0.87,
+        "switch": 0.8,
         "waypoints": 1,
-        "gae_decay": 0.95,
-        "cost_gae_decay": 0.95,
+        "reuse": 4,
+        "gae_decay": 0.92,
+        "cost_gae_decay": 0.9,
         "value_epochs": 15,
         "normalise_obs": False,
+        "critic_clock": True,
         "horizon_is_end": True,
         "cost_horizon_is_end": True,
-        "critic_clock": True,
     },
 }
 
 
 def settings(algo: str, env: str) -> dict[str, Any]:
-    return ENVIRONMENT.get(env, {}) | PAIR.get((algo, env), {})
+    environment = OFF_POLICY_ENVIRONMENT if algo in OFF_POLICY else ENVIRONMENT
+    return environment.get(env, {}) | PAIR.get((algo, env), {})
 
 
 def steps(env: str) -> int:

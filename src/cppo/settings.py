@@ -1,8 +1,8 @@
 """Settings of an algorithm: frozen dataclasses whose numbers are array leaves and whose structure is static.
 
-``float`` fields (learning rates, limits, β, δ, …) are leaves of a pytree, so one compiled program serves every value and
-a study may ``vmap`` over them; all other fields (sizes, switches, names) are part of the structure. Each field carries
-its documentation and its permitted range; values are checked when a settings object is built.
+``float`` fields (learning rates, limits, β, δ, …) are leaves of a pytree, so one compiled program serves every value
+and a study may ``vmap`` over them; all other fields (sizes, switches, names) are part of the structure. Each field
+carries its documentation and its permitted range; values are checked when a settings object is built.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def _range(rules: Mapping[str, Any]) -> str:
 
 
 def replace(base: T, changes: Mapping[str, Any]) -> T:
-    """``base`` with named fields changed; text is read as the field's type, unknown names are refused with a suggestion."""
+    """``base`` with named fields changed; text is read as the field's type, unknown names are refused with a
+    suggestion."""
     fields = {field.name: field for field in dataclasses.fields(base)}  # type: ignore[arg-type]
     parsed = {}
     for name, value in changes.items():

@@ -225,7 +225,8 @@ def _checkpoints(folder: Path) -> Path:
 
 
 def _start_from(state: TrainState, source: Path) -> TrainState:
-    """Policy, normaliser and critics of a trained run in place of fresh ones; lane i takes the source's lane i mod n."""
+    """Policy, normaliser and critics of a trained run in place of fresh ones; lane i takes the source's lane i mod
+    n."""
     arrays, _ = checkpoint.load(checkpoint.latest(_checkpoints(source)))
     fresh = checkpoint.named_arrays(state)
     lanes = next(iter(fresh.values())).shape[0]

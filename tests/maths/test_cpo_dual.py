@@ -100,7 +100,10 @@ def test_step_is_the_solvers(kind, m):
 
 def closed_form(q, r, s, c, delta):
     """Achiam et al. 2017, theorem 2 with g a gradient of reward: λ*, ν* for c + bᵀx ≤ 0 and xᵀHx ≤ δ."""
-    inside = lambda lam: lam * c + r > 0  # where the constraint's multiplier ν(λ) = (λc + r)/s is positive
+
+    def inside(lam):
+        return lam * c + r > 0  # the constraint's multiplier is ν(λ) = (λc + r)/s
+
     lam_a = np.sqrt((q - r**2 / s) / (delta - c**2 / s))
     lam_b = np.sqrt(q / delta)
     lam_a = lam_a if inside(lam_a) else max(-r / c, 1e-12)

@@ -21,8 +21,8 @@ def problem(seed, m, kind="general", states=6, actions=5):
         cost[0] = 0.5 * adv
     if kind == "costless":
         cost[-1] = 0.0
-    centre = lambda x: x - np.sum(prior * x, axis=-1, keepdims=True)
-    return prior, centre(adv), centre(cost)
+    means = [np.sum(prior * x, axis=-1, keepdims=True) for x in (adv, cost)]
+    return prior, adv - means[0], cost - means[1]
 
 
 def reference(prior, adv, cost, budget):

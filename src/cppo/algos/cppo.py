@@ -1,10 +1,10 @@
 """Constrained Proximal Policy Optimization (Xuan et al. 2023): an E-step by geometry, an M-step by tracking.
 
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
-``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded, recovery
-updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Two additions of ours feed the
-E-step: the batches just before the newest (``algos/reuse.py``) and budgets corrected by how far predictions came true
-(``maths/calibrate.py``).
+``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded,
+recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Two additions of ours
+feed the E-step: the batches just before the newest (``algos/reuse.py``) and budgets corrected by how far predictions
+came true (``maths/calibrate.py``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
@@ -49,9 +49,7 @@ class CPPOSettings(OnPolicy):
     switch: float = setting(
         0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0
     )
-    aim: float = setting(
-        1.0, "Updates aim at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0
-    )
+    aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
     calibrate: bool = setting(True, "Divide the budget by how much more cost changed than predicted so far.")
     waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
@@ -90,10 +88,10 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     data, past = _samples(networks, settings, agent, batch)
 
     # How much room there is, and whether to recover first.
-    limit = jnp.asarray(settings.cost_limit)
+    limit = settings.aim * jnp.asarray(settings.cost_limit)
     realised = batch.episodes.cost - agent.extra.last_cost
     calibration = calibrate.observe(agent.extra.calibration, agent.extra.last_predicted, realised)
-    budget = costs.budget(settings.aim * limit, batch.episodes, settings.cost_discount, settings.cost_unit)
+    budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
     budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
     recovering = switch.step(agent.extra.recovering, batch.episodes.cost, limit, settings.switch) & settings.recovery
 

@@ -1,7 +1,7 @@
 """First Order Constrained Optimization in Policy Space (Zhang et al. 2020).
 
-The best policy near π in the space of all policies is π* ∝ π exp((A − Σ ν_i A_ci)/λ) (theorem 1); the network descends on
-KL(π_θ‖π*), whose gradient at a sample is (eq. 8, corollary 1)
+The best policy near π in the space of all policies is π* ∝ π exp((A − Σ ν_i A_ci)/λ) (theorem 1); the network
+descends on KL(π_θ‖π*), whose gradient at a sample is (eq. 8, corollary 1)
 
     ∇KL(π_θ‖π) − (1/λ) ∇(π_θ/π) (A − Σ ν_i A_ci),     where KL(π_θ‖π)(s) ≤ δ, else 0.
 

@@ -1,14 +1,14 @@
 """Maximum a posteriori Policy Optimisation (Abdolmaleki et al. 2018) and its constrained form CVPO (Liu et al. 2022).
 
-Off-policy EM. Critics of reward and costs learn from replay. E-step: at states from replay, reweight actions drawn from
-the policy, π, to q ∝ π exp((Q − Σ λ_i Q_ci)/η) (``maths/nonparametric.py``); the rule passed in decides whether costs count:
-``unconstrained`` is MPO, ``reweight`` CVPO. M-step: fit the network to q by weighted maximum likelihood inside a KL ball
-(MPO eq. 12, CVPO eq. 11).
+Off-policy EM. Critics of reward and costs learn from replay. E-step: at states from replay, reweight actions drawn
+from the policy, π, to q ∝ π exp((Q − Σ λ_i Q_ci)/η) (``maths/nonparametric.py``); the rule passed in decides whether
+costs count: ``unconstrained`` is MPO, ``reweight`` CVPO. M-step: fit the network to q by weighted maximum likelihood
+inside a KL ball (MPO eq. 12, CVPO eq. 11).
 
-Three deviations. CVPO bounds E_q[Q_c] by a threshold on discounted returns; here E_q[Q_c] − E_π[Q_c] ≤ d' = (d − J_c)/T, the
-project's cost contract, which needs only differences of Q_c and measures J_c itself. The policy that collected the
-batch is the reference π of the whole update, so ``kl`` means what it means elsewhere. The M-step ends at its KL limit
-instead of paying for KL with a multiplier of its own.
+Three deviations. CVPO bounds E_q[Q_c] by a threshold on discounted returns; here E_q[Q_c] − E_π[Q_c] ≤ d' with
+d' = (d − J_c)/T, the project's cost contract, which needs only differences of Q_c and measures J_c itself. The policy
+that collected the batch is the reference π of the whole update, so ``kl`` means what it means elsewhere. The M-step
+ends at its KL limit instead of paying for KL with a multiplier of its own.
 """
 
 from __future__ import annotations
@@ -82,10 +82,12 @@ def update(
         before = jax.tree.map(lambda x: x[index], old)
         return jax.vmap(lambda d, o: d.kl(networks.policy(params, o)))(before, seen[index])
 
-    def loss(params: PyTree, index: Array) -> Array:
+    def log_prob(params: PyTree, index: Array) -> Array:
         new = jax.vmap(lambda o: networks.policy(params, o))(seen[index])
-        log_prob = jax.vmap(lambda d, actions: jax.vmap(d.log_prob)(actions))(new, action[index])
-        return -jnp.mean(jnp.sum(weights[index] * log_prob, axis=-1))
+        return jax.vmap(lambda d, actions: jax.vmap(d.log_prob)(actions))(new, action[index])
+
+    def loss(params: PyTree, index: Array) -> Array:
+        return -jnp.mean(jnp.sum(weights[index] * log_prob(params, index), axis=-1))
 
     done = first_order.descend(
         loss,
@@ -99,9 +101,12 @@ def update(
         epochs=settings.epochs,
         minibatches=settings.minibatches,
     )
+    everything = jnp.arange(settings.states)
+    ratio = jnp.exp(log_prob(done.params, everything) - log_prob(agent.policy, everything))
+    change = batch.episodes.length * (ratio - 1.0) * jnp.exp(log_prior) / settings.states  # to episode units
     metrics = {
         "recovering": ~found.feasible,
-        "kl": jnp.mean(kl(done.params, jnp.arange(settings.states))),
+        "kl": jnp.mean(kl(done.params, everything)),
         "kl_limit": jnp.asarray(settings.kl),
         "epochs": done.epochs,
         "estep_kl": found.kl,
@@ -109,6 +114,8 @@ def update(
         "temperature": found.temperature,
         "multiplier": found.price,
         "target_cost_change": batch.episodes.length * found.cost_change,
+        "predicted_reward_change": jnp.sum(change * adv),
+        "predicted_cost_change": jnp.sum(change * cost_adv, axis=(1, 2)),
         "replay_filled": past.filled,
     }
     agent = agent._replace(policy=done.params, extra=Extra(done.memory, past))

@@ -68,7 +68,7 @@ def init_agent(networks: Networks, settings: OffPolicy, key: Key) -> Agent:
 
 
 def propose(spec: EnvSpec, policy: Any, key: Key, number: int) -> tuple[Array, Float[Array, "state action"]]:
-    """Actions at each state with their log prior weights: ``number`` drawn ones of equal weight, or all Discrete ones."""
+    """Actions at each state with their log prior weights: ``number`` drawn ones of equal weight; Discrete: all."""
     states = jax.tree.leaves(policy)[0].shape[0]
     if isinstance(spec.action, Discrete):
         action = jnp.tile(jnp.arange(spec.action.n), (states, 1))

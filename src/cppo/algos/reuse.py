@@ -1,8 +1,9 @@
-"""Batches that an update draws on beside the newest: kept in the training state, brought up to date by importance weights.
+"""Batches that an update draws on beside the newest: kept in the training state, brought up to date by importance
+weights.
 
-Policies of neighbouring iterations differ by a KL of about δ, so the samples of the last few batches still tell about the
-current one. They enter with the advantages of the current critics and the weight w = π/π_then, clipped, and lower the
-noise of the E-step's two vectors, of the M-step and of the critics' fit. J_c always comes from the newest batch.
+Policies of neighbouring iterations differ by a KL of about δ, so the samples of the last few batches still tell about
+the current one. They enter with the advantages of the current critics and the weight w = π/π_then, clipped, and lower
+the noise of the E-step's two vectors, of the M-step and of the critics' fit. J_c always comes from the newest batch.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def nothing(networks: Networks, settings: Any) -> Past:
 
 
 def join(past: Past, batch: Batch, log_prob: Float[Array, "time world"]) -> tuple[Batch, Array, Past]:
-    """All batches side by side as one of K·W worlds (newest first), their log densities then, and the past of next time."""
+    """All batches side by side as one of K·W worlds (newest first), their log densities then, and the past of next
+    time."""
     newest = (batch._replace(episodes=None), log_prob)
     before = jax.tree.map(lambda old, new: jnp.where(past.filled, old, new[None]), (past.batch, past.log_prob), newest)
     stacked = jax.tree.map(lambda old, new: jnp.concatenate([new[None], old]), before, newest)

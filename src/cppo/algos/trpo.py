@@ -2,7 +2,8 @@
 
 Maximise the surrogate E[π_θ/π A] subject to mean KL(π‖π_θ) ≤ δ (eq. 14): along H⁻¹g, to the edge of the ball in the
 quadratic model, then back until the true KL is within δ and the true surrogate has grown (appendix C). A is the
-penalised advantage (``maths/multipliers.py``): ``NONE`` gives TRPO, ``LAGRANGIAN`` and ``PID`` the methods with multipliers.
+penalised advantage (``maths/multipliers.py``): ``NONE`` gives TRPO, ``LAGRANGIAN`` and ``PID`` the methods with
+multipliers.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ After Achiam et al. 2017 (CPO). The original release leaves several things open;
 - Observation (9): x, y, heading (unwrapped); three velocities that the original never updates after reset, so they are
   constant noise of the episode; centre of mass (x + c cos, y + c sin, 0.5), c = 0.0425834850.
 - Reward (x dy − y dx)/(1 + |√(x² + y²) − 15|), x and y after the move, dx and dy the commanded displacement per step.
-- Cost 1 where |x| > 2.5 *after* the move, x the body's position (the original looks at the centre of mass before the move).
+- Cost 1 where |x| > 2.5 *after* the move, x the body's position (the original looks at the centre of mass before the
+  move).
 - 50 steps to an episode, a time limit (truncation); nothing terminates. Limit: 5 costly steps an episode.
 - Start: position and heading N(0, 0.01²), velocities N(0, 0.1²).
 """

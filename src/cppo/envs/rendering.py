@@ -3,6 +3,8 @@
 Each lidar bin is a small ball on a ring above the robot, one ring a group, the more opaque the nearer its object.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# (MuJoCo's compiled module ships no type stubs)
 from __future__ import annotations
 
 import os

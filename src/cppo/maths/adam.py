@@ -1,9 +1,9 @@
 """Adam (Kingma & Ba 2015) whose two memories may live for different times.
 
 The first moment points where recent gradients pointed; carried from one batch's problem into the next, it can throw the
-first step out of the trust region. The second moment only knows how large and noisy each parameter's gradient is; carried
-on, it keeps parameters that see nothing but noise from moving as fast as the others. So an M-step starts with an empty
-first moment and may keep the second.
+first step out of the trust region. The second moment only knows how large and noisy each parameter's gradient is;
+carried on, it keeps parameters that see nothing but noise from moving as fast as the others. So an M-step starts with
+an empty first moment and may keep the second.
 """
 
 from __future__ import annotations

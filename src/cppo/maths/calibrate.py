@@ -1,7 +1,7 @@
 """How far predicted cost changes come true, learned while training and used to keep the next update honest.
 
-The first-order model J_c + T E[(r − 1) A_c] ignores that a new policy visits other states. Where every step compounds (a
-trajectory that leaves a corridor stays outside), the realised change is a multiple of the predicted one. A running
+The first-order model J_c + T E[(r − 1) A_c] ignores that a new policy visits other states. Where every step compounds
+(a trajectory that leaves a corridor stays outside), the realised change is a multiple of the predicted one. A running
 regression through the origin of realised on predicted change gives that multiple; budgets are divided by it, never
 multiplied: a factor below 1 says that the update fits noise, not that there is more room.
 """

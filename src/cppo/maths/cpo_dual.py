@@ -116,7 +116,7 @@ def project(value: Float[Array, " m"], S: Float[Array, "m m"], budget: Float[Arr
     """The point nearest to x₀ that meets b_iᵀx ≤ budget_i, from value_i = b_iᵀx₀ (Yang et al. 2020, eq. 5 and 6).
 
     S holds the b_i's inner products b_iᵀL⁻¹b_j in the *inverse* of the metric L in which "nearest" is meant; the answer
-    is x = x₀ + Σ_i along_costs_i · L⁻¹b_i. Where the half-spaces have no common point, the nearest with least violation.
+    is x = x₀ + Σ_i along_costs_i · L⁻¹b_i. Where the half-spaces have no common point, the least violated candidate.
     """
     sizes, present = jnp.sqrt(jnp.diagonal(S)), _present(S)
     units = 1.0 / jnp.where(present, sizes, 1.0)

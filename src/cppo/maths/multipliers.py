@@ -7,10 +7,10 @@ A method with multipliers improves the penalised advantage
 whose division (Stooke et al. 2020, section 5.2) keeps the size of a policy step independent of λ.
 
 **Units.** Every rule sees the violation Δ = J_c − d in the limit's own unit, the mean undiscounted cost of an episode
-(docs/cost-contract.md); nothing is divided by the limit, the episode's length or a spread. This is exact: the gradient of
-the Lagrangian J − Σ λ_i (J_ci − d_i) in λ_i is −Δ_i, and λ is a price, reward for a unit of cost, which is the same
-number for an episode as for one step, so λ multiplies A_c as it stands. A task whose costs are counted in other units
-therefore wants its rates divided by the same factor.
+(docs/cost-contract.md); nothing is divided by the limit, the episode's length or a spread. This is exact: the gradient
+of the Lagrangian J − Σ λ_i (J_ci − d_i) in λ_i is −Δ_i, and λ is a price, reward for a unit of cost, which is the same
+number for an episode as for one step, so λ multiplies A_c as it stands. A task whose costs are counted in units k times
+smaller needs a λ that is k times smaller from a Δ that is k times larger: divide the rates by k².
 
 **No cap.** λ has no upper bound: a bound below the price that the task needs turns the method into its unconstrained
 version. The integral is kept at or above zero, so that long obedience does not have to be paid back.

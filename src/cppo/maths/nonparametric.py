@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float
 
 ITERATIONS = 40
 HALVINGS = 12
-# In standard deviations of A. Met only where A is all but parallel to the costs that bind (then q would chase the last per
+# In standard deviations of A. Met only where A is all but parallel to the costs that bind (q would chase the last per
 # cent of reward) or where π has nothing left to gain; a floor keeps the dual smooth enough for single precision.
 SMALLEST_TEMPERATURE = 0.02
 LARGEST_PRICE = 100.0  # reached only where the budgets are out of reach: q then descends on cost alone, to 1%

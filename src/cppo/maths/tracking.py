@@ -11,9 +11,9 @@ Three things the paper leaves open are settled here:
 
 - **Radius.** A network follows only the part of v − 1 that its tangent space contains, so plain tracking ends far
   inside the trust region. Targets are therefore 1 + g (v − 1) with a gain g ≥ 1, and the KL limit ends the step.
-- **Stop.** KL(π‖π_θ) is checked after every epoch on the whole batch. An epoch that leaves the trust region is undone and
-  the learning rate reduced; the step ends near δ or with the last epoch. What is kept is always inside, and the rate
-  that proved right is remembered for the next iteration.
+- **Stop.** KL(π‖π_θ) is checked after every epoch on the whole batch. An epoch that leaves the trust region is undone
+  and the learning rate reduced; the step ends near δ or with the last epoch. What is kept is always inside, and the
+  rate that proved right is remembered for the next iteration.
 - **Targets along the way.** With K targets of growing radius (recovery), the one in force is the first whose radius is
   ahead of the distance covered, measured as √(KL/δ), by at least one K-th.
 """

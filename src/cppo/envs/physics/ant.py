@@ -7,6 +7,8 @@ interpreter during its five steps (about 300 microseconds), and Python needs abo
 threads fit before they wait for each other.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# (MuJoCo's compiled module ships no type stubs)
 from __future__ import annotations
 
 import os

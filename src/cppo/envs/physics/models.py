@@ -13,6 +13,8 @@ time, so they stay. The Ant's geom margins are halved, because MuJoCo sums a pai
 maximum before.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# (MuJoCo's compiled module ships no type stubs)
 from __future__ import annotations
 
 import functools

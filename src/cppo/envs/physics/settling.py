@@ -4,6 +4,8 @@ Objects are placed a little above or below their resting height and sink for abo
 touches them the motion is vertical and the same in every world, whatever their yaw, to 1e-13 m.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# (MuJoCo's compiled module ships no type stubs)
 from __future__ import annotations
 
 import functools

@@ -1,5 +1,7 @@
 """MuJoCo on all CPU cores: many worlds of one model, rolled forward without Python in between."""
 
+# pyright: reportAttributeAccessIssue=false
+# (MuJoCo's compiled module ships no type stubs)
 from __future__ import annotations
 
 import os

@@ -1,0 +1,117 @@
+"""Every algorithm of the table on problems whose best policy is known, all seeds at once.
+
+Small networks and batches: a probe is decided by the algorithm, not by capacity.
+"""
+
+import jax
+import numpy as np
+import pytest
+
+from cppo import algos, envs, plan
+from cppo.learner import Learner
+from cppo.settings import describe, replace
+from cppo.types import Box, Discrete
+
+OPTIMUM = {"ProbeBox": 3.0, "ProbeTwo": 8.0, "ProbeDiscrete": 5.625, "ProbeState": 2.5}
+UNLIMITED = {"ProbeBox": 10.0, "ProbeTwo": 20.0, "ProbeDiscrete": 10.0, "ProbeState": 10.0}
+IGNORES = ("ppo", "trpo", "mpo")
+SWINGS = ("ppo_lag", "trpo_lag", "focops")  # plain ascent circles around the price: its time average is what is right
+SMALL = {"hidden": (16, 16), "num_envs": 20, "batch_size": 200}
+ON = {"value_epochs": 4, "value_minibatches": 2}
+FIRST = {"epochs": 10, "minibatches": 2, "policy_rate": 2e-3}
+OFF = {"value_steps": 20, "value_batch": 64, "replay_size": 4000, "states": 128, "actions": 16}
+
+
+@pytest.fixture(autouse=True)
+def quick_compilation():
+    """Compiling takes longer than running these."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def learn(name: str, env: str, iterations: int, **changes):
+    """Metrics (iteration, seed, …) of three seeds."""
+    algorithm = algos.get(name)
+    spec = envs.spec(env)
+    algorithm.check(spec)
+    known = {field for field, _, _ in describe(algorithm.settings)}
+    chosen = {k: v for k, v in (SMALL | ON | FIRST | OFF).items() if k in known}
+    settings = replace(algorithm.settings(), chosen | {"cost_limit": spec.cost_limits} | changes)
+    learner = Learner(algorithm, envs.build(env, settings.num_envs), [settings] * 3, [0, 1, 2])
+    state, history = learner.start(), []
+    for _ in range(iterations):
+        state, metrics = learner.iterate(state)
+        history.append(metrics)
+    history = jax.device_get(history)
+    return {key: np.stack([row[key] for row in history]) for key in history[0]}
+
+
+def check(name: str, env: str, seen: dict[str, np.ndarray]) -> None:
+    """The second half's means against the known optimum and the limits."""
+    limits = np.array(envs.spec(env).cost_limits)
+    half = len(seen["return"]) // 2
+    earned, cost = seen["return"][half:].mean(axis=0), seen["cost"][half:].mean(axis=0)
+    assert np.all(np.isfinite(earned))
+    if name in IGNORES:
+        late = seen["return"][-len(seen["return"]) // 8 :].mean(axis=0)
+        assert np.all(late > 0.93 * UNLIMITED[env]), f"return {late}"
+        return
+    below = (
+        0.35 if name == "cppo" else 0.15 if name in SWINGS else 0.06
+    )  # cppo keeps to 0.8 of the limit once it recovered
+    above = 0.15 if name in SWINGS else 0.06
+    if name in SWINGS:
+        earned, cost = earned.mean(keepdims=True), cost.mean(axis=0, keepdims=True)
+        assert np.all(seen["multiplier"][half:].mean(axis=(0, 1)) > 0.3)
+    assert np.all(earned > (1 - below) * OPTIMUM[env]), f"return {earned}, cost {cost}"
+    assert np.all(cost < (1 + above) * limits), f"return {earned}, cost {cost}"
+
+
+def iterations(name: str) -> int:
+    return 300 if name in SWINGS else 120
+
+
+@pytest.mark.parametrize("name", list(algos.TABLE))
+def test_learns_the_limit(name):
+    check(name, "ProbeBox", learn(name, "ProbeBox", iterations(name)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["ProbeTwo", "ProbeDiscrete", "ProbeState"])
+@pytest.mark.parametrize("name", list(algos.TABLE))
+def test_learns_the_other_probes(name, env):
+    length = 3 * iterations(name) if env == "ProbeTwo" and name in SWINGS else 2 * iterations(name)
+    check(name, env, learn(name, env, length))
+
+
+@pytest.mark.slow
+def test_pcpo_projects_in_plain_parameters_too():
+    check("pcpo", "ProbeBox", learn("pcpo", "ProbeBox", 120, projection="l2"))
+
+
+def test_cpo_meets_two_limits_and_its_line_search_tells_the_truth():
+    """Every accepted step keeps KL ≤ δ and no predicted cost above its room; a refused one changes nothing."""
+    seen = learn("cpo", "ProbeTwo", 100)
+    check("cpo", "ProbeTwo", seen)
+    limits = np.array(envs.spec("ProbeTwo").cost_limits)
+    room = np.maximum(limits - seen["cost"], 0.0)
+    normal = seen["search_accepted"] & ~seen["recovering"]
+    assert np.all(seen["kl"] <= seen["kl_limit"] * (1 + 1e-3))
+    assert np.all(seen["predicted_cost_change"][normal] <= room[normal] + 1e-4)
+    assert np.all(seen["kl"][~seen["search_accepted"]] <= 1e-6)
+    assert seen["search_accepted"].mean() > 0.9
+
+
+@pytest.mark.parametrize("name", list(algos.TABLE))
+def test_every_method_has_settings_for_every_environment(name):
+    for env in envs.names():
+        values = plan.make(name, env).settings
+        assert values.batch_size % values.num_envs == 0
+
+
+def test_tables_say_what_a_method_takes():
+    for row in algos.TABLE.values():
+        assert row.actions == (Box, Discrete) and row.constraints == "any"
+        assert row.reference and row.constraint
