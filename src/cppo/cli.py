@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -154,7 +155,7 @@ class Envs:
         from cppo import envs
         from cppo.types import Box
 
-        table = Table(title="Environments")
+        table = Table(title="Environments", box=SIMPLE_HEAD)
         for name in ("name", "observation", "actions", "steps", "cost limits", "backends"):
             table.add_column(name)
         for name in envs.names():
@@ -178,21 +179,23 @@ class Algos:
         from cppo.settings import describe
 
         if self.name is not None:
-            table = Table(title=f"Settings of {self.name} (change with --set name=value)")
+            table = Table(title=f"Settings of {self.name} (change with --set name=value)", box=SIMPLE_HEAD)
             for heading in ("name", "default", "meaning"):
                 table.add_column(heading)
             for row in describe(algos.get(self.name).settings):
                 table.add_row(*row)
             console.print(table)
             return
-        table = Table(title="Algorithms")
-        for heading in ("name", "order", "constraint", "policy", "actions", "constraints", "reference"):
-            table.add_column(heading)
+        table = Table(
+            title="Algorithms", box=SIMPLE_HEAD, caption="m: number of constraints; settings: cppo algos NAME"
+        )
+        for heading in ("name", "order", "data", "actions", "m"):
+            table.add_column(heading, no_wrap=True)
+        table.add_column("treatment of the limit")
+        table.add_column("paper")
         for row in algos.TABLE.values():
             actions = ", ".join(kind.__name__ for kind in row.actions)
-            table.add_row(
-                row.name, row.order, row.constraint, f"{row.policy}-policy", actions, row.constraints, row.reference
-            )
+            table.add_row(row.name, row.order, row.policy, actions, row.constraints, row.constraint, row.reference)
         console.print(table)
 
 
