@@ -150,7 +150,8 @@ class Display:
 
     def _print(self, line: str) -> None:
         # Not through rich, which would wrap at its guess of a width.
-        print(line, file=self._console.file, flush=True)
+        if not self._console.quiet:
+            print(line, file=self._console.file, flush=True)
 
     # --- the live part ------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from rich.console import Console
 
 from cppo import checkpoint, log
 from cppo import plan as plans
@@ -47,7 +48,8 @@ def train(
     """Train ``algo`` on ``env`` for ``steps`` environment steps of each seed and return the saved run.
 
     ``cost_limit`` bounds the mean undiscounted cost of an episode (default: the environment's own limit); ``settings``
-    changes any setting of the algorithm by name; ``show`` forces the live display on or off (default: on a terminal).
+    changes any setting of the algorithm by name. ``show``: True for the live display, False for silence, None for the
+    display on a terminal and plain lines elsewhere.
 
     >>> import tempfile
     >>> run = train("cppo", "ProbeBox", steps=800, out=tempfile.mkdtemp() + "/run", show=False)
@@ -135,7 +137,8 @@ def _loop(
         writer.sync()
         checkpoint.save(_checkpoints(folder), iteration, state, {"wall_seconds": elapsed()})
 
-    display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show)
+    console = Console(quiet=True) if show is False else None
+    display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show, console)
     with writer, display, _stop_on_interrupt() as interrupted:
         told_waiting = False
         for iteration in range(done + 1, plan.iterations + 1):

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from cppo import algos, envs, plan
+from cppo import algos, envs, plan, presets
 from cppo.learner import Learner
 from cppo.settings import describe, replace
 from cppo.types import Box, Discrete
@@ -38,7 +38,9 @@ def learn(name: str, env: str, iterations: int, **changes):
     algorithm.check(spec)
     known = {field for field, _, _ in describe(algorithm.settings)}
     chosen = {k: v for k, v in (SMALL | ON | FIRST | OFF).items() if k in known}
-    settings = replace(algorithm.settings(), chosen | {"cost_limit": spec.cost_limits} | changes)
+    settings = replace(
+        algorithm.settings(), chosen | presets.PAIR.get((name, env), {}) | {"cost_limit": spec.cost_limits} | changes
+    )
     learner = Learner(algorithm, envs.build(env, settings.num_envs), [settings] * 3, [0, 1, 2])
     state, history = learner.start(), []
     for _ in range(iterations):

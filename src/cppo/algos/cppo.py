@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from cppo.algos import reuse
 from cppo.algos.common import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
@@ -50,9 +50,6 @@ class CPPOSettings(OnPolicy):
         0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0
     )
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
-    aim_after: int = setting(
-        0, "Updates over which the margin of ``aim`` grows: exploration wants the whole limit at first.", at_least=0
-    )
     calibrate: bool = setting(True, "Divide the budget by how much more cost changed than predicted so far.")
     waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
@@ -68,7 +65,6 @@ class Extra(NamedTuple):
     rate_scale: Float[Array, ""]  # of the M-step's learning rate, found by backing off
     calibration: calibrate.Calibration
     past: reuse.Past
-    updates: Int[Array, ""]  # made so far
 
 
 def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
@@ -82,7 +78,6 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
         rate_scale=jnp.ones(()),
         calibration=calibrate.start(networks.spec.num_costs),
         past=reuse.nothing(networks, settings),
-        updates=jnp.zeros((), jnp.int32),
     )
     return agent._replace(extra=extra)
 
@@ -93,8 +88,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     data, past = _samples(networks, settings, agent, batch)
 
     # How much room there is, and whether to recover first.
-    margin = (1.0 - settings.aim) * jnp.minimum(1.0, (agent.extra.updates + 1) / max(settings.aim_after, 1))
-    limit = (1.0 - margin) * jnp.asarray(settings.cost_limit)
+    limit = settings.aim * jnp.asarray(settings.cost_limit)
     realised = batch.episodes.cost - agent.extra.last_cost
     calibration = calibrate.observe(agent.extra.calibration, agent.extra.last_predicted, realised)
     budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
@@ -142,8 +136,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
     predicted = data.cost_adv @ change
     rate_scale = jnp.minimum(1.0, RATE_GROWTH * tracked.scale)
-    done = agent.extra.updates + 1
-    extra = Extra(recovering, batch.episodes.cost, predicted, tracked.memory, rate_scale, calibration, past, done)
+    extra = Extra(recovering, batch.episodes.cost, predicted, tracked.memory, rate_scale, calibration, past)
     metrics = _geometry(target, batch.episodes.length) | {
         "recovering": recovering,
         "kl": tracked.kl,

@@ -32,6 +32,12 @@ class PPOSettings(OnPolicy):
         40, "Most passes over the batch in an update; the KL limit usually ends it before.", at_least=1
     )
     minibatches: int = setting(8, "Minibatches to a pass.", at_least=1)
+    entropy: float = setting(
+        0.0,
+        "Bonus on entropy, reward for a nat. None by default; with a price that swings, a Discrete policy may need it: "
+        "an action that is no longer tried is never tried again.",
+        at_least=0.0,
+    )
 
 
 @settings
@@ -74,7 +80,8 @@ def update(
     def loss(params: PyTree, index: Array) -> Array:
         ratio = terms.ratio(params, index)
         clipped = jnp.clip(ratio, 1.0 - settings.clip, 1.0 + settings.clip)
-        return -jnp.mean(jnp.minimum(ratio * adv[index], clipped * adv[index]))
+        gain = jnp.minimum(ratio * adv[index], clipped * adv[index])
+        return -jnp.mean(gain + settings.entropy * terms.entropy(params, index))
 
     done = first_order.descend(
         loss,

@@ -17,13 +17,20 @@ from cppo.algos.common import Agent, OnPolicy, fit_critics, init_agent, observe,
 from cppo.maths import multipliers, surrogate, trust_region
 from cppo.maths.multipliers import Multiplier
 from cppo.networks import Networks
-from cppo.settings import settings
+from cppo.settings import setting, settings
 from cppo.types import Batch, Key, Metrics
 
 
 @settings
 class TRPOSettings(OnPolicy, trust_region.Region):
     """Settings of TRPO."""
+
+    entropy: float = setting(
+        0.0,
+        "Bonus on entropy, reward for a nat. None by default; with a price that swings, a Discrete policy may need it: "
+        "an action that is no longer tried is never tried again.",
+        at_least=0.0,
+    )
 
 
 @settings
@@ -56,7 +63,8 @@ def update(
     params, as_tree = ravel_pytree(agent.policy)
 
     def gain(flat: Array) -> Array:
-        return jnp.mean(terms.ratio(as_tree(flat)) * adv)
+        new = as_tree(flat)
+        return jnp.mean(terms.ratio(new) * adv + settings.entropy * terms.entropy(new))
 
     def mean_kl(flat: Array) -> Array:
         return terms.mean_kl(as_tree(flat))

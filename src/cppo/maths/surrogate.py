@@ -18,6 +18,7 @@ class Surrogate(NamedTuple):
     ratio: Callable[..., Array]  # (params, index) -> π_θ/π of the actions taken, (n,)
     kl: Callable[..., Array]  # (params, index) -> KL(π‖π_θ) at each state, (n,)
     reverse_kl: Callable[..., Array]  # (params, index) -> KL(π_θ‖π) at each state, (n,)
+    entropy: Callable[..., Array]  # (params, index) -> entropy of π_θ at each state, (n,)
 
     def mean_kl(self, params: PyTree) -> Float[Array, ""]:
         """The KL of this project: forward, summed over action dimensions, averaged over states."""
@@ -44,4 +45,7 @@ def around(
         before = jax.tree.map(lambda x: x[index], old)
         return jax.vmap(lambda d, o: policy(new, o).kl(d))(before, obs[index])
 
-    return Surrogate(ratio, kl, reverse_kl)
+    def entropy(new: PyTree, index: Any = everything) -> Array:
+        return jax.vmap(lambda o: policy(new, o).entropy())(obs[index])
+
+    return Surrogate(ratio, kl, reverse_kl, entropy)
