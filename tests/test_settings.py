@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from cppo import algos
+from cppo.algos.common import OnPolicy
 from cppo.algos.cppo import CPPOSettings
 from cppo.settings import describe, parse_assignments, replace
 from cppo.types import UsageError
@@ -35,6 +36,11 @@ def test_text_is_read_as_the_field_s_type():
 def test_wrong_values_are_explained(changes, words):
     with pytest.raises(UsageError, match=words.replace("(", r"\(")):
         replace(CPPOSettings(), changes)
+
+
+def test_shared_settings_are_checked_on_their_own():
+    with pytest.raises(UsageError, match="discount is"):
+        OnPolicy(discount=1.5)
 
 
 def test_assignments_need_an_equals_sign():

@@ -40,8 +40,8 @@ def setting(
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
 def settings(cls: type[T]) -> type[T]:
     """Make a class a settings record: frozen, keyword-only, validated, and a pytree of its float fields."""
+    cls.__post_init__ = _validate  # type: ignore[attr-defined]
     made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-    made.__post_init__ = _validate  # type: ignore[attr-defined]
     names = {field.name: str(field.type) in FLOAT_TYPES for field in dataclasses.fields(made)}  # type: ignore[arg-type]
     jax.tree_util.register_dataclass(
         made,  # type: ignore[arg-type]

@@ -75,8 +75,8 @@ class Step(NamedTuple):
     ``terminated`` is a true end (no future); ``truncated`` is a time limit (the future exists, unseen).
     """
 
-    obs: Float[Array, world * obs]
-    final_obs: Float[Array, world * obs]
+    obs: Float[Array, "world *obs"]
+    final_obs: Float[Array, "world *obs"]
     reward: Float[Array, " world"]
     cost: Float[Array, "world constraint"]
     terminated: Bool[Array, " world"]
@@ -100,7 +100,7 @@ class BatchedEnv(Protocol):
     jittable: bool
     resumable: bool
 
-    def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[PyTree, Float[Array, world * obs]]:
+    def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[PyTree, Float[Array, "world *obs"]]:
         """Start an episode in every world. ``ages`` (default 0) staggers the time counters."""
         ...
 

@@ -74,14 +74,14 @@ def policy_view(settings: Any, agent: Any, obs: Array) -> Array:
     return normalise.apply(agent.normaliser, obs, settings.obs_floor) if settings.normalise_obs else obs
 
 
-def act(networks: Networks, settings: Any, agent: Any, obs: Float[Array, world * obs], key: Key) -> Array:
+def act(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"], key: Key) -> Array:
     """Sampled actions, in the policy's units."""
     keys = jax.random.split(key, obs.shape[0])
     seen = policy_view(settings, agent, obs)
     return jax.vmap(lambda o, k: networks.policy(agent.policy, o).sample(k))(seen, keys)
 
 
-def act_mode(networks: Networks, settings: Any, agent: Any, obs: Float[Array, world * obs]) -> Array:
+def act_mode(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"]) -> Array:
     """The most likely actions, in the policy's units."""
     return jax.vmap(lambda o: networks.policy(agent.policy, o).mode())(policy_view(settings, agent, obs))
 

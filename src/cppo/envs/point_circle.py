@@ -34,9 +34,9 @@ CENTRE_HEIGHT = 0.5
 
 
 class PointState(NamedTuple):
-    position: Float[Array, 2]
+    position: Float[Array, "2"]
     heading: Float[Array, ""]
-    velocity: Float[Array, 3]  # drawn at reset, never updated
+    velocity: Float[Array, "3"]  # drawn at reset, never updated
 
 
 class PointCircle:
@@ -51,13 +51,13 @@ class PointCircle:
         episode_length=50,
     )
 
-    def reset(self, key: Key) -> tuple[PointState, Float[Array, 9]]:
+    def reset(self, key: Key) -> tuple[PointState, Float[Array, "9"]]:
         pose_key, velocity_key = jax.random.split(key)
         pose = 0.01 * jax.random.normal(pose_key, (3,))
         state = PointState(pose[:2], pose[2], 0.1 * jax.random.normal(velocity_key, (3,)))
         return state, observe(state)
 
-    def step(self, state: PointState, action: Float[Array, 2], key: Key) -> tuple[PointState, Transition]:
+    def step(self, state: PointState, action: Float[Array, "2"], key: Key) -> tuple[PointState, Transition]:
         del key  # deterministic
         speed, turn = jnp.clip(action, jnp.asarray(ACTIONS.low), jnp.asarray(ACTIONS.high))
         heading = state.heading + turn
@@ -69,7 +69,7 @@ class PointCircle:
         return moved, Transition(observe(moved), reward, cost, jnp.asarray(False))
 
 
-def observe(state: PointState) -> Float[Array, 9]:
+def observe(state: PointState) -> Float[Array, "9"]:
     direction = jnp.stack([jnp.cos(state.heading), jnp.sin(state.heading)])
     centre = jnp.append(state.position + CENTRE_OF_MASS * direction, CENTRE_HEIGHT)
     return jnp.concatenate([state.position, state.heading[None], state.velocity, centre])

@@ -32,6 +32,6 @@ def gae(
     return advantage
 
 
-def centred(advantage: Float[Array, ...]) -> Float[Array, ...]:
+def centred(advantage: Float[Array, "..."]) -> Float[Array, "..."]:
     """The advantage less its batch mean. Never divided by its spread: the scale of A_c is what gives d' its meaning."""
     return advantage - jnp.mean(advantage)

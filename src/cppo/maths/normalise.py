@@ -22,7 +22,7 @@ def empty(shape: tuple[int, ...]) -> Normaliser:
     return Normaliser(jnp.zeros(()), jnp.zeros(shape), jnp.zeros(shape))
 
 
-def observe(stats: Normaliser, batch: Float[Array, n * obs]) -> Normaliser:
+def observe(stats: Normaliser, batch: Float[Array, "n *obs"]) -> Normaliser:
     """Merge the moments of a batch."""
     number = jnp.asarray(batch.shape[0], stats.count.dtype)
     mean = jnp.mean(batch, axis=0)
@@ -36,7 +36,7 @@ def observe(stats: Normaliser, batch: Float[Array, n * obs]) -> Normaliser:
     )
 
 
-def apply(stats: Normaliser, obs: Float[Array, ... * obs], floor: Array | float) -> Float[Array, ... * obs]:
+def apply(stats: Normaliser, obs: Float[Array, "... *obs"], floor: Array | float) -> Float[Array, "... *obs"]:
     """(obs − mean)/max(deviation, floor): with a floor of 1, large signals are scaled down, small ones never blown up.
 
     What hardly varies is often noise (PointCircle's three constant velocities); at unit size it lets a policy
