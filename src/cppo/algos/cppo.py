@@ -2,9 +2,9 @@
 
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
 ``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded,
-recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Two additions of ours
-feed the E-step: the batches just before the newest (``algos/reuse.py``) and budgets corrected by how far predictions
-came true (``maths/calibrate.py``).
+recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Three additions of ours
+feed the E-step: the batches just before the newest (``algos/reuse.py``), a limit moved against the average miss so far
+(``maths/steering.py``), and budgets corrected by how far predictions came true (``maths/calibrate.py``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from cppo.algos import reuse
 from cppo.algos.common import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
-from cppo.maths import adam, calibrate, costs, estep, switch, tracking
+from cppo.maths import adam, calibrate, costs, estep, steering, switch, tracking
 from cppo.maths.advantages import centred
 from cppo.networks import Networks
 from cppo.settings import setting, settings
@@ -50,6 +50,9 @@ class CPPOSettings(OnPolicy):
         0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0
     )
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
+    steering: float = setting(
+        0.0, "Move the limit steered at by this many times the average miss (maths/steering.py).", at_least=0.0
+    )
     calibrate: bool = setting(True, "Divide the budget by how much more cost changed than predicted so far.")
     waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
@@ -59,6 +62,7 @@ class Extra(NamedTuple):
     """CPPO's own state: the switch, and what the last update promised, to be held against what came."""
 
     recovering: Bool[Array, " constraint"]
+    average: Float[Array, " constraint"]  # of J_c over recent iterations
     last_cost: Float[Array, " constraint"]
     last_predicted: Float[Array, " constraint"]
     memory: adam.Memory
@@ -72,6 +76,7 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
     agent = init_agent(networks, settings, key, None)
     extra = Extra(
         recovering=zeros.astype(bool),
+        average=steering.start(settings.aim * jnp.asarray(settings.cost_limit)),
         last_cost=zeros * jnp.nan,
         last_predicted=zeros * jnp.nan,
         memory=adam.init(agent.policy),
@@ -88,7 +93,9 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     data, past = _samples(networks, settings, agent, batch)
 
     # How much room there is, and whether to recover first.
-    limit = settings.aim * jnp.asarray(settings.cost_limit)
+    wanted = settings.aim * jnp.asarray(settings.cost_limit)
+    average = steering.observe(agent.extra.average, batch.episodes.cost)
+    limit = steering.limit(wanted, average, settings.steering)
     realised = batch.episodes.cost - agent.extra.last_cost
     calibration = calibrate.observe(agent.extra.calibration, agent.extra.last_predicted, realised)
     budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
@@ -136,7 +143,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
     predicted = data.cost_adv @ change
     rate_scale = jnp.minimum(1.0, RATE_GROWTH * tracked.scale)
-    extra = Extra(recovering, batch.episodes.cost, predicted, tracked.memory, rate_scale, calibration, past)
+    extra = Extra(recovering, average, batch.episodes.cost, predicted, tracked.memory, rate_scale, calibration, past)
     metrics = _geometry(target, batch.episodes.length) | {
         "recovering": recovering,
         "kl": tracked.kl,
@@ -148,6 +155,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "predicted_cost_change": predicted,
         "previous_predicted_cost_change": agent.extra.last_predicted,
         "realised_cost_change": realised,
+        "steered_limit": limit,
         "calibration": calibrate.factor(calibration),
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
