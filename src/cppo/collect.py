@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -67,25 +68,59 @@ def host_collect(
     units; ``obs`` is (S, W, …). The rollout comes back as (S, time, W, …).
     """
     seeds, worlds = obs.shape[:2]
-    steps = []
+    record = None
     for t in range(length):
         action, env_action = act(agents, obs, keys, t)
         env_state, step = env.advance(env_state, env_action.reshape(seeds * worlds, *env_action.shape[2:]))
-        parts = (obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
-        steps.append([_seeds(part, seeds, worlds) for part in parts])
+        parts = Rollout(obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
+        if record is None:
+            record = _OnHost(length) if isinstance(step.obs, np.ndarray) else _OnDevice(length)
+        record.add(t, jax.tree.map(lambda part: _seeds(part, seeds, worlds), parts))
         obs = _seeds(step.obs, seeds, worlds)
-    stacked = [_stack([step[i] for step in steps]) for i in range(len(Rollout._fields))]
-    return env_state, obs, Rollout(*stacked)
+    assert record is not None, "a rollout has at least one step"
+    return env_state, obs, record.rollout()
 
 
 def _seeds(x: Array, seeds: int, worlds: int) -> Array:
     return x if x.shape[:2] == (seeds, worlds) else x.reshape(seeds, worlds, *x.shape[1:])
 
 
-def _stack(parts: list[Array]) -> Array:
-    """Along a time axis behind the seeds; NumPy stays NumPy (one copy to the device later), JAX stays on the device."""
-    host = all(isinstance(part, np.ndarray) for part in parts)
-    return np.stack(parts, axis=1) if host else jnp.stack([jnp.asarray(part) for part in parts], axis=1)
+class _OnHost:
+    """Steps of an environment that gives NumPy arrays; one copy to the device at the end."""
+
+    def __init__(self, length: int):
+        del length
+        self.steps: list[Rollout] = []
+
+    def add(self, t: int, step: Rollout) -> None:
+        del t
+        self.steps.append(step)
+
+    def rollout(self) -> Rollout:
+        return Rollout(*(np.stack([np.asarray(part) for part in parts], axis=1) for parts in zip(*self.steps)))
+
+
+class _OnDevice:
+    """Steps of an environment that gives JAX arrays, written into buffers on the device as they come."""
+
+    def __init__(self, length: int):
+        self.length = length
+        self.buffers: Rollout | None = None
+
+    def add(self, t: int, step: Rollout) -> None:
+        if self.buffers is None:
+            shape = lambda part: (part.shape[0], self.length, *part.shape[1:])  # noqa: E731
+            self.buffers = jax.tree.map(lambda part: jnp.zeros(shape(part), part.dtype), step)
+        self.buffers = _write(self.buffers, step, t)
+
+    def rollout(self) -> Rollout:
+        assert self.buffers is not None
+        return self.buffers
+
+
+@partial(jax.jit, donate_argnums=0)
+def _write(buffers: Rollout, step: Rollout, t: Array) -> Rollout:
+    return jax.tree.map(lambda whole, part: jax.lax.dynamic_update_index_in_dim(whole, part, t, 1), buffers, step)
 
 
 def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int) -> tuple[Worlds, Batch]:

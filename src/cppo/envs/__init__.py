@@ -55,7 +55,7 @@ def build(name: str, num_envs: int, backend: str = "auto") -> BatchedEnv:
         raise UsageError(f"{name} has no backend {backend!r}; use one of: {', '.join(possible)}.")
     if name in JAX_WORLDS:
         return JaxEnv(JAX_WORLDS[name](), num_envs)
-    return mujoco_tasks.build(name, num_envs, possible[0] if backend == "auto" else backend)
+    return mujoco_tasks.build(name, num_envs, mujoco_tasks.best() if backend == "auto" else backend)
 
 
 class VectorEnv:

@@ -8,21 +8,25 @@ goal_next, which is used where the goal is met. AntCircle: qpos, qvel, warm, xpo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cppo.envs.ant_circle import AntCircleEnv
+from cppo.envs.physics.models import navigation_model
+from cppo.envs.physics.warp import WarpPhysics
 from cppo.envs.precision import double_on_cpu
-from cppo.envs.safety_gym import Physics, SafetyGymEnv, SafetyGymState, merge, state_of
+from cppo.envs.safety_gym import SUBSTEPS, Physics, SafetyGymEnv, SafetyGymState, merge, state_of
 from cppo.envs.tasks import ant_circle, navigation
 from cppo.envs.tasks.navigation import Task
 from cppo.envs.tasks.scenes import SCENES, Scene
+from cppo.envs.warp_tasks import WarpAntCircle, mocap, room
 from cppo.types import UsageError, as_numpy
 
 Transitions = Mapping[str, np.ndarray]
-Stepper = Callable[[SafetyGymEnv, SafetyGymState, np.ndarray], tuple[Physics, np.ndarray]]
+Stepper = Callable[[Scene, SafetyGymState, np.ndarray], tuple[Physics, np.ndarray]]
 
 
 def replay(
@@ -35,23 +39,19 @@ def replay(
     """
     if physics not in ("simulated", "recorded"):
         raise UsageError(f"physics is {physics!r}, expected 'simulated' or 'recorded'")
-    if name == "AntCircle" and backend == "threads":
-        return _replay_ant(transitions, physics)
+    if name == "AntCircle" and backend in ANT_STEPPERS:
+        return _replay_ant(transitions, physics, backend)
     if name not in SCENES or backend not in STEPPERS:
         known = ", ".join([*SCENES, "AntCircle"])
         raise UsageError(f"no replay of {name!r} on {backend!r}: names are {known}; backends are {', '.join(STEPPERS)}")
     step = _recorded_step(transitions) if physics == "recorded" else STEPPERS[backend]
-    with double_on_cpu():
-        return _replay_navigation(name, transitions, step)
-
-
-def _replay_navigation(name: str, transitions: Transitions, step: Stepper) -> dict[str, np.ndarray]:
-    env = SafetyGymEnv(SCENES[name], len(transitions["qpos"]))
-    state = navigation_state(env.scene, transitions)
+    scene = SCENES[name]
+    state = navigation_state(scene, transitions)
     ctrl = np.clip(np.asarray(transitions["action"], np.float64), -1.0, 1.0)
-    after, sensors = step(env, state, ctrl)
-    goal_next = jnp.asarray(transitions["goal_next"][:, :2])
-    judged = jax.jit(_judge, static_argnums=0)(env.scene, state.task, after.qpos, sensors, goal_next)
+    after, sensors = step(scene, state, ctrl)
+    goal_next = transitions["goal_next"][:, :2]
+    with nullcontext() if backend == "warp" else double_on_cpu():  # outside, JAX computes in float32
+        judged = jax.jit(_judge, static_argnums=0)(scene, state.task, after.qpos, sensors, goal_next)
     obs, reward, cost, met = (np.asarray(x) for x in judged)
     seen = {"qpos_next": np.asarray(after.qpos), "qvel_next": np.asarray(after.qvel)}
     return seen | {"obs": obs, "reward": reward, "cost": cost, "goal_met": met}
@@ -81,13 +81,26 @@ def navigation_state(scene: Scene, transitions: Transitions) -> SafetyGymState:
     return state_of(scene, physics, task, np.zeros((rows, 2), np.uint32), np.zeros(rows, np.int32))
 
 
-def _threads_step(env: SafetyGymEnv, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
-    after, sensors = jax.jit(merge, static_argnums=0)(env.scene, state, ctrl, env.simulate(state, ctrl))
+def _threads_step(scene: Scene, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
+    env = SafetyGymEnv(scene, len(ctrl))
+    with double_on_cpu():
+        after, sensors = jax.jit(merge, static_argnums=0)(scene, state, ctrl, env.simulate(state, ctrl))
     return after, np.asarray(sensors)
 
 
+def _warp_step(scene: Scene, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
+    physics = WarpPhysics(navigation_model(scene), len(ctrl), SUBSTEPS, True, *room(scene))
+    task = jax.tree.map(jnp.asarray, state.task)
+    qpos, qvel, warm = (jnp.asarray(x, jnp.float32) for x in state.physics[:3])
+    moved = as_numpy(physics.step(qpos, qvel, warm, mocap(scene, task), jnp.asarray(ctrl, jnp.float32)))
+    if moved.overflow.any():
+        raise UsageError(f"{scene.name}: a recorded state has more contacts than {physics.room}")
+    return Physics(moved.qpos, moved.qvel, moved.warm, state.physics.mocap), moved.sensors
+
+
 def _recorded_step(transitions: Transitions) -> Stepper:
-    def step(env: SafetyGymEnv, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
+    def step(scene: Scene, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
+        env = SafetyGymEnv(scene, len(ctrl))
         qpos, qvel, warm = (np.asarray(transitions[key]) for key in ("qpos_next", "qvel_next", "warm"))
         control = np.concatenate([ctrl, state.physics.mocap], 1)
         sensors = env.threads.roll(qpos, qvel, warm, control, 1).sensors[:, 0]
@@ -96,16 +109,30 @@ def _recorded_step(transitions: Transitions) -> Stepper:
     return step
 
 
-STEPPERS: dict[str, Stepper] = {"threads": _threads_step}
+STEPPERS: dict[str, Stepper] = {"threads": _threads_step, "warp": _warp_step}
 
 
-def _replay_ant(transitions: Transitions, physics: str) -> dict[str, np.ndarray]:
+def _threads_ant(start: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    qpos, qvel, _, torso = AntCircleEnv(len(start[0])).threads.advance(*start)
+    return qpos, qvel, torso
+
+
+def _warp_ant(start: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    qpos, qvel, warm, ctrl = (jnp.asarray(x, jnp.float32) for x in start)
+    moved = as_numpy(WarpAntCircle(len(start[0])).physics.step(qpos, qvel, warm, None, ctrl))
+    return moved.qpos, moved.qvel, moved.bodies[:, 1, :2]
+
+
+ANT_STEPPERS = {"threads": _threads_ant, "warp": _warp_ant}
+
+
+def _replay_ant(transitions: Transitions, physics: str, backend: str) -> dict[str, np.ndarray]:
     if physics == "recorded":
         qpos, qvel, torso = (transitions[key] for key in ("qpos_next", "qvel_next", "xpos_next"))
     else:
-        start = (np.asarray(transitions[key], np.float64) for key in ("qpos", "qvel", "warm", "action"))
-        qpos, qvel, _, torso = AntCircleEnv(len(transitions["qpos"])).threads.advance(*start)
-    with double_on_cpu():
+        start = tuple(np.asarray(transitions[key], np.float64) for key in ("qpos", "qvel", "warm", "action"))
+        qpos, qvel, torso = ANT_STEPPERS[backend](start)
+    with nullcontext() if backend == "warp" else double_on_cpu():
         outcome = as_numpy(ant_circle.advance(*(jnp.asarray(x) for x in (transitions["xpos_prev"], torso, qpos, qvel))))
     seen = {"qpos_next": qpos, "qvel_next": qvel, "xpos_next": torso, "obs": outcome.obs}
     return seen | {"reward": outcome.reward, "cost": outcome.cost[:, 0], "terminated": outcome.terminated}

@@ -1,0 +1,134 @@
+"""MuJoCo Warp against the recordings of the originals and against the threads backend; needs an NVIDIA GPU."""
+
+from functools import cache
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cppo
+from cppo.envs.replay import replay
+from cppo.types import UsageError
+
+FOLDER = Path(__file__).parent.parent / "data"
+NAMES = ["PointGoal1", "PointPush1", "CarPush1"]
+FLOAT32 = 1e-4  # largest median error of one step
+
+
+@cache
+def recording(name: str) -> dict[str, np.ndarray]:
+    with np.load(FOLDER / f"{name}.npz") as data:
+        return {key: data[key] for key in data.files}
+
+
+def row_error(seen: dict[str, np.ndarray], data: dict[str, np.ndarray], key: str, rows: np.ndarray) -> np.ndarray:
+    error = np.abs(seen[key] - data[key])[rows]
+    return error.reshape(len(error), -1).max(1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NAMES)
+def test_one_step_from_every_recorded_state(name):
+    data = recording(name)
+    seen = replay(name, data, "warp")
+    for mode in np.unique(data["mode"]):
+        rows = data["mode"] == mode
+        wanted = ("qpos_next", "reward") if mode == "seek_object" else ("qpos_next", "qvel_next", "obs", "reward")
+        for key in wanted:
+            assert np.median(row_error(seen, data, key, rows)) <= FLOAT32, (mode, key)
+    # Thresholds: a rim or the goal's edge may fall on the other side of a float32 rounding.
+    assert np.mean(seen["cost"] != data["cost"]) < 0.005
+    assert np.mean(seen["goal_met"] != data["goal_met"]) < 0.005
+
+
+@pytest.mark.gpu
+def test_ant_circle():
+    data = recording("AntCircle")
+    seen = replay("AntCircle", data, "warp")
+    for mode in np.unique(data["mode"]):
+        rows = data["mode"] == mode
+        for key in ("qpos_next", "xpos_next"):
+            assert np.median(row_error(seen, data, key, rows)) <= FLOAT32, (mode, key)
+    assert np.mean(seen["cost"] != data["cost"]) < 0.005
+    assert np.mean(seen["terminated"] != data["terminated"]) < 0.005
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*NAMES, "AntCircle"])
+def test_worlds_restart_staggered_and_never_overflow(name, capsys):
+    env = cppo.envs.build(name, 64, "warp")
+    horizon = env.spec.episode_length
+    ages = jnp.arange(64) * horizon // 64
+    state, obs = env.init(jax.random.split(jax.random.PRNGKey(0), 64), ages)
+    assert np.isfinite(np.asarray(obs)).all()
+    ended = np.zeros(64, int)
+    for t in range(200):
+        actions = jax.random.uniform(jax.random.PRNGKey(t), (64, env.spec.action.size), minval=-1, maxval=1)
+        state, step = env.advance(state, actions)
+        now = np.asarray(step.truncated | step.terminated)
+        ended += now
+        assert np.isfinite(np.asarray(step.obs)).all()
+        same = np.all(np.asarray(step.obs) == np.asarray(step.final_obs), 1)
+        assert np.array_equal(same, ~now)
+    expected = np.asarray(ages) >= horizon - 200
+    assert (ended[expected] >= 1).all()
+    if name != "AntCircle":
+        assert (ended[~expected] == 0).all()
+    assert "more contacts than fit" not in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+def test_a_world_follows_the_threads_backend():
+    """The same layout under the same actions: free of contact the two stay together for 50 steps."""
+    from cppo.envs import safety_gym
+    from cppo.envs.tasks.scenes import SCENES
+    from cppo.envs.warp_tasks import Bodies
+
+    warp, threads = cppo.envs.build("PointGoal1", 64, "warp"), safety_gym.SafetyGymEnv(SCENES["PointGoal1"], 64)
+    keys = jax.random.split(jax.random.PRNGKey(1), 64)
+    there, _ = threads.init(np.asarray(keys))
+    here, _ = warp.init(keys)
+    single = lambda x: jnp.asarray(np.asarray(x), jnp.float32)  # noqa: E731
+    bodies = Bodies(*(single(x) for x in there.physics[:3]))
+    here = here._replace(bodies=bodies, task=jax.tree.map(single, there.task), key=jnp.asarray(there.key))
+    rewards = []
+    for t in range(50):
+        actions = np.asarray(jax.random.uniform(jax.random.PRNGKey(t), (64, 2), minval=-1, maxval=1))
+        there, first = threads.advance(there, actions)
+        here, second = warp.advance(here, jnp.asarray(actions))
+        rewards.append(np.abs(np.asarray(first.reward) - np.asarray(second.reward)))
+    assert np.median(rewards) <= 1e-5
+
+
+@pytest.mark.gpu
+def test_an_overflow_is_reported(capsys):
+    from cppo.envs.physics.models import navigation_model
+    from cppo.envs.physics.warp import WarpPhysics
+    from cppo.envs.tasks.scenes import SCENES
+    from cppo.envs.warp_tasks import Watch, mocap
+
+    env = cppo.envs.build("PointPush1", 8, "warp")
+    state, _ = env.init(jax.random.split(jax.random.PRNGKey(0), 8))
+    small = WarpPhysics(navigation_model(SCENES["PointPush1"]), 8, 10, True, 24, 20)
+    moved = small.step(*state.bodies, mocap(SCENES["PointPush1"], state.task), jnp.zeros((8, 2)))
+    Watch("PointPush1", small)(moved, jnp.zeros((8, 2)))
+    assert "more contacts than fit" in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+def test_training_and_resuming(tmp_path, capsys):
+    settings = {"num_envs": 32, "batch_size": 3200, "epochs": 2, "value_epochs": 2}
+    out = tmp_path / "run"
+    cppo.train("cppo", "PointGoal1", backend="warp", seeds=2, steps=6400, settings=settings, out=out, tensorboard=False)
+    run = cppo.resume(out, steps=9600, tensorboard=False)
+    assert "episodes start afresh" in capsys.readouterr().out
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 6  # 3 iterations of 2 seeds
+    assert run.plan.backend == "warp"
+
+
+@pytest.mark.skipif(jax.default_backend() == "gpu", reason="shows what happens without a GPU")
+def test_without_a_gpu_the_error_says_what_to_do():
+    with pytest.raises(UsageError, match="threads"):
+        cppo.envs.make("PointGoal1", 4, backend="warp")
