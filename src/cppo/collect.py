@@ -97,7 +97,9 @@ class _OnHost:
         self.steps.append(step)
 
     def rollout(self) -> Rollout:
-        return Rollout(*(np.stack([np.asarray(part) for part in parts], axis=1) for parts in zip(*self.steps)))
+        return Rollout(
+            *(np.stack([np.asarray(part) for part in parts], axis=1) for parts in zip(*self.steps, strict=True))
+        )
 
 
 class _OnDevice:
