@@ -1,13 +1,13 @@
-"""Two ways to fill a batch, one result: (time, world) arrays and episode means.
+"""Three ways to fill a batch, one result: (time, world) arrays and episode means.
 
 ``scan_collect`` runs a jittable environment inside the compiled program (one seed; ``vmap`` adds seeds).
 ``host_collect`` drives an environment that lives outside JAX, all seeds' worlds in one batch, with the policy jitted.
+``DeviceCollector`` does so where physics outside JAX shares its device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -68,61 +68,79 @@ def host_collect(
     units; ``obs`` is (S, W, …). The rollout comes back as (S, time, W, …).
     """
     seeds, worlds = obs.shape[:2]
-    record = None
+    steps = []
     for t in range(length):
         action, env_action = act(agents, obs, keys, t)
         env_state, step = env.advance(env_state, env_action.reshape(seeds * worlds, *env_action.shape[2:]))
         parts = Rollout(obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
-        if record is None:
-            record = _OnHost(length) if isinstance(step.obs, np.ndarray) else _OnDevice(length)
-        record.add(t, jax.tree.map(lambda part: _seeds(part, seeds, worlds), parts))
+        steps.append(jax.tree.map(lambda part: _seeds(np.asarray(part), seeds, worlds), parts))
         obs = _seeds(step.obs, seeds, worlds)
-    assert record is not None, "a rollout has at least one step"
-    return env_state, obs, record.rollout()
+    return env_state, obs, Rollout(*(np.stack(parts, axis=1) for parts in zip(*steps, strict=True)))
 
 
 def _seeds(x: Array, seeds: int, worlds: int) -> Array:
     return x if x.shape[:2] == (seeds, worlds) else x.reshape(seeds, worlds, *x.shape[1:])
 
 
-class _OnHost:
-    """Steps of an environment that gives NumPy arrays; one copy to the device at the end."""
+class DeviceCollector:
+    """The same for an environment whose physics runs on the device but outside JAX (``inputs``, ``run``, ``finish``).
 
-    def __init__(self, length: int):
-        del length
-        self.steps: list[Rollout] = []
+    Between two runs of the physics there is one compiled call: the rest of this step, its record, the policy, and the
+    inputs of the next step. Nothing passes through the host.
+    """
 
-    def add(self, t: int, step: Rollout) -> None:
-        del t
-        self.steps.append(step)
+    def __init__(self, env: Any, act: Callable[..., tuple[Array, Array]], length: int):
+        self.env, self.act, self.length = env, act, length
+        self._first = jax.jit(self._choose)
+        self._next = jax.jit(self._one_step, donate_argnums=(0, 1))
 
-    def rollout(self) -> Rollout:
-        return Rollout(
-            *(np.stack([np.asarray(part) for part in parts], axis=1) for parts in zip(*self.steps, strict=True))
-        )
+    def __call__(
+        self, settings: Any, agents: PyTree, env_state: PyTree, obs: Array, keys: Key
+    ) -> tuple[PyTree, Array, Rollout]:
+        action, inputs = self._first(settings, agents, env_state, obs, keys, 0)
+        buffers, now = None, (obs, action)
+        for t in range(self.length):
+            moved = self.env.run(inputs)
+            if buffers is None:
+                buffers = self._buffers(env_state, now, moved)
+            env_state, buffers, now, inputs = self._next(buffers, env_state, now, moved, settings, agents, keys, t)
+            env_state = self.env.attend(env_state)
+        assert buffers is not None, "a rollout has at least one step"
+        return env_state, now[0], buffers
 
+    def _choose(
+        self, settings: Any, agents: PyTree, env_state: PyTree, obs: Array, keys: Key, t: Array
+    ) -> tuple[Array, Array]:
+        action, env_action = self.act(settings, agents, obs, keys, t)
+        return action, self.env.inputs(env_state, env_action.reshape(-1, *env_action.shape[2:]))
 
-class _OnDevice:
-    """Steps of an environment that gives JAX arrays, written into buffers on the device as they come."""
+    def _record(self, env_state: PyTree, now: tuple[Array, Array], moved: Any) -> tuple[PyTree, Array, Rollout]:
+        obs, action = now
+        env_state, step = self.env.finish(env_state, moved)
+        parts = Rollout(obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
+        parts = jax.tree.map(lambda part: _seeds(part, *obs.shape[:2]), parts)
+        return env_state, _seeds(step.obs, *obs.shape[:2]), parts
 
-    def __init__(self, length: int):
-        self.length = length
-        self.buffers: Rollout | None = None
+    def _one_step(
+        self,
+        buffers: Rollout,
+        env_state: PyTree,
+        now: tuple[Array, Array],
+        moved: Any,
+        settings: Any,
+        agents: PyTree,
+        keys: Key,
+        t: Array,
+    ) -> tuple[PyTree, Rollout, tuple[Array, Array], Array]:
+        env_state, obs, parts = self._record(env_state, now, moved)
+        write = lambda whole, part: jax.lax.dynamic_update_index_in_dim(whole, part, t, 1)  # noqa: E731
+        buffers = jax.tree.map(write, buffers, parts)
+        action, inputs = self._choose(settings, agents, env_state, obs, keys, t + 1)
+        return env_state, buffers, (obs, action), inputs
 
-    def add(self, t: int, step: Rollout) -> None:
-        if self.buffers is None:
-            shape = lambda part: (part.shape[0], self.length, *part.shape[1:])  # noqa: E731
-            self.buffers = jax.tree.map(lambda part: jnp.zeros(shape(part), part.dtype), step)
-        self.buffers = _write(self.buffers, step, t)
-
-    def rollout(self) -> Rollout:
-        assert self.buffers is not None
-        return self.buffers
-
-
-@partial(jax.jit, donate_argnums=0)
-def _write(buffers: Rollout, step: Rollout, t: Array) -> Rollout:
-    return jax.tree.map(lambda whole, part: jax.lax.dynamic_update_index_in_dim(whole, part, t, 1), buffers, step)
+    def _buffers(self, env_state: PyTree, now: tuple[Array, Array], moved: Any) -> Rollout:
+        shapes = jax.eval_shape(self._record, env_state, now, moved)[2]
+        return jax.tree.map(lambda x: jnp.zeros((x.shape[0], self.length, *x.shape[1:]), x.dtype), shapes)
 
 
 def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int) -> tuple[Worlds, Batch]:

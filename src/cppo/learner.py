@@ -40,7 +40,9 @@ class Learner:
         self.min_episodes = first.min_episodes
         self.networks = Networks(env.spec, first.hidden, first.activation, first.critic_clock)
         self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
-        self._act = jax.jit(jax.vmap(self._act_lane, in_axes=(0, 0, 0, 0, None)))
+        act = jax.vmap(self._act_lane, in_axes=(0, 0, 0, 0, None))
+        self._act = jax.jit(act)
+        self._collect = collect.DeviceCollector(env, act, self.length) if env.backend == "warp" else self._host_collect
         self._update = jax.jit(jax.vmap(self._update_lane))
 
     @property
@@ -79,13 +81,16 @@ class Learner:
         if self.env.jittable:
             return self._iterate(self.settings, state)
         key, act_key, update_key = _split3(state.key)
-        act = lambda *now: self._act(self.settings, *now)  # noqa: E731
-        host_env, obs, rollout = collect.host_collect(
-            self.env, act, state.agent, state.host_env, state.worlds.obs, act_key, self.length
-        )
+        host_env, obs, rollout = self._collect(self.settings, state.agent, state.host_env, state.worlds.obs, act_key)
         worlds = state.worlds._replace(obs=obs)
         agent, worlds, metrics = self._update(self.settings, state.agent, worlds, rollout, update_key)
         return TrainState(agent, worlds, key, state.iteration + 1, host_env), metrics
+
+    def _host_collect(
+        self, settings: Any, agents: PyTree, host_env: PyTree, obs: Array, keys: Key
+    ) -> tuple[PyTree, Array, collect.Rollout]:
+        act = lambda *now: self._act(settings, *now)  # noqa: E731
+        return collect.host_collect(self.env, act, agents, host_env, obs, keys, self.length)
 
     def _ages(self) -> Int[Array, " world"]:
         """Zero where whole episodes fit a rollout; else spread over the episode so that ends do not coincide."""

@@ -14,6 +14,13 @@ from cppo.types import UsageError
 
 FOLDER = Path(__file__).parent.parent / "data"
 NAMES = ["PointGoal1", "PointPush1", "CarPush1"]
+FREE = {  # modes that touch no object
+    "PointGoal1": ["random", "small", "seek_goal", "hazard"],
+    "PointPush1": ["random", "small", "hazard"],
+    "CarPush1": ["random", "small", "hazard"],
+}
+# Median and 95th percentile of a step that pushes, of MuJoCo 3.17 against the 2.3.3 of the recordings, in m.
+CONTACT = {"PointGoal1": (1.1e-16, 1.1e-4), "PointPush1": (9e-16, 1.7e-4), "CarPush1": (1.1e-4, 2e-3)}
 FLOAT32 = 1e-4  # largest median error of one step
 
 
@@ -35,9 +42,14 @@ def test_one_step_from_every_recorded_state(name):
     seen = replay(name, data, "warp")
     for mode in np.unique(data["mode"]):
         rows = data["mode"] == mode
-        wanted = ("qpos_next", "reward") if mode == "seek_object" else ("qpos_next", "qvel_next", "obs", "reward")
-        for key in wanted:
-            assert np.median(row_error(seen, data, key, rows)) <= FLOAT32, (mode, key)
+        if mode in FREE[name]:
+            for key in ("qpos_next", "qvel_next", "obs", "reward"):
+                assert np.median(row_error(seen, data, key, rows)) <= FLOAT32, (mode, key)
+        else:
+            median, tail = CONTACT[name]
+            error = row_error(seen, data, "qpos_next", rows)
+            assert np.median(error) <= max(FLOAT32, 3 * median), mode
+            assert np.quantile(error, 0.95) <= 3 * max(FLOAT32, tail), mode
     # Thresholds: a rim or the goal's edge may fall on the other side of a float32 rounding.
     assert np.mean(seen["cost"] != data["cost"]) < 0.005
     assert np.mean(seen["goal_met"] != data["goal_met"]) < 0.005
@@ -107,14 +119,15 @@ def test_an_overflow_is_reported(capsys):
     from cppo.envs.physics.models import navigation_model
     from cppo.envs.physics.warp import WarpPhysics
     from cppo.envs.tasks.scenes import SCENES
-    from cppo.envs.warp_tasks import Watch, mocap
+    from cppo.envs.warp_tasks import Watch
 
     env = cppo.envs.build("PointPush1", 8, "warp")
     state, _ = env.init(jax.random.split(jax.random.PRNGKey(0), 8))
     small = WarpPhysics(navigation_model(SCENES["PointPush1"]), 8, 10, True, 24, 20)
-    moved = small.step(*state.bodies, mocap(SCENES["PointPush1"], state.task), jnp.zeros((8, 2)))
-    Watch("PointPush1", small)(moved, jnp.zeros((8, 2)))
-    assert "more contacts than fit" in capsys.readouterr().out
+    small.run("step", env.inputs(state, jnp.zeros((8, 2))))  # graphs begin with a clean record
+    small.run("step", env.inputs(state, jnp.zeros((8, 2))))
+    Watch("PointPush1", small).look(state.bodies.qpos)
+    assert "8 worlds had more contacts than fit" in capsys.readouterr().out
 
 
 @pytest.mark.gpu

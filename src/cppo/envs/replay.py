@@ -22,7 +22,7 @@ from cppo.envs.safety_gym import SUBSTEPS, Physics, SafetyGymEnv, SafetyGymState
 from cppo.envs.tasks import ant_circle, navigation
 from cppo.envs.tasks.navigation import Task
 from cppo.envs.tasks.scenes import SCENES, Scene
-from cppo.envs.warp_tasks import WarpAntCircle, mocap, room
+from cppo.envs.warp_tasks import WarpAntCircle, room
 from cppo.types import UsageError, as_numpy
 
 Transitions = Mapping[str, np.ndarray]
@@ -91,8 +91,9 @@ def _threads_step(scene: Scene, state: SafetyGymState, ctrl: np.ndarray) -> tupl
 def _warp_step(scene: Scene, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
     physics = WarpPhysics(navigation_model(scene), len(ctrl), SUBSTEPS, True, *room(scene))
     task = jax.tree.map(jnp.asarray, state.task)
-    qpos, qvel, warm = (jnp.asarray(x, jnp.float32) for x in state.physics[:3])
-    moved = as_numpy(physics.step(qpos, qvel, warm, mocap(scene, task), jnp.asarray(ctrl, jnp.float32)))
+    qpos, qvel, warm = (jnp.asarray(x) for x in state.physics[:3])
+    inputs = physics.pack(qpos, qvel, warm, jnp.asarray(ctrl), *navigation.mocap(scene, task))
+    moved = as_numpy(physics.run("step", inputs))
     if moved.overflow.any():
         raise UsageError(f"{scene.name}: a recorded state has more contacts than {physics.room}")
     return Physics(moved.qpos, moved.qvel, moved.warm, state.physics.mocap), moved.sensors
@@ -119,8 +120,9 @@ def _threads_ant(start: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray,
 
 def _warp_ant(start: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     qpos, qvel, warm, ctrl = (jnp.asarray(x, jnp.float32) for x in start)
-    moved = as_numpy(WarpAntCircle(len(start[0])).physics.step(qpos, qvel, warm, None, ctrl))
-    return moved.qpos, moved.qvel, moved.bodies[:, 1, :2]
+    physics = WarpAntCircle(len(start[0])).physics
+    moved = as_numpy(physics.run("step", physics.pack(qpos, qvel, warm, ctrl)))
+    return moved.qpos, moved.qvel, moved.bodies[:, 3:5]
 
 
 ANT_STEPPERS = {"threads": _threads_ant, "warp": _warp_ant}

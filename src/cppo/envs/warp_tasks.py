@@ -1,9 +1,10 @@
 """Safety Gym's tasks and AntCircle on MuJoCo Warp: physics, task, policy and data stay on the GPU, in float32.
 
-A step is one CUDA graph for the physics and one jitted call for everything else. Nothing here waits for a value on the
-host, except every ``REFILL`` steps, when it is asked whether contacts overflowed and whether layouts are used up:
-a world's next layout is drawn ahead (the rejection sampler is a loop, too slow to run whenever one of thousands of
-worlds ends), from the same keys in the same order as on other backends.
+A step has three parts: ``inputs`` (jittable), ``run`` (one CUDA graph) and ``finish`` (jittable), so that a collector
+can join ``finish``, its own records, the policy and the next ``inputs`` in one compiled call. Nothing waits for a value
+on the host, except in ``attend`` every ``REFILL`` steps: have contacts overflowed, are layouts used up? A world's next
+layout is drawn ahead (the rejection sampler is a loop, too slow to run whenever one of thousands of worlds ends), from
+the same keys in the same order as on other backends.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from cppo.envs import ant_circle as ant_threads
@@ -57,7 +57,6 @@ class NavigationState(NamedTuple):
     age: Int[Array, " world"]
     spare: Fresh  # each world's next episode
     used: Bool[Array, " world"]  # its spare was taken, a new one is due
-    clock: Int[np.ndarray, ""]  # steps of the whole batch, on the host
 
 
 def room(scene: Scene) -> tuple[int, int]:
@@ -81,6 +80,7 @@ class WarpNavigation:
         self.scene, self.num_envs, self.spec = scene, num_envs, spec_of(scene)
         self.physics = WarpPhysics(navigation_model(scene), num_envs, SUBSTEPS, True, *room(scene))
         self._watch = Watch(self.spec.name, self.physics)
+        self._inputs, self._finish = jax.jit(self.inputs), jax.jit(self.finish)
 
     def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[NavigationState, Array]:
         checked_keys(keys, self.num_envs)
@@ -89,38 +89,51 @@ class WarpNavigation:
             raise TrainingError(f"{self.scene.name}: no layout found in 10,000 tries; use fewer or smaller objects")
         age = jnp.zeros(self.num_envs, jnp.int32) if ages is None else jnp.asarray(ages, jnp.int32)
         unused = jnp.zeros(self.num_envs, bool)
-        spare = self._draw(first.key)
-        state = NavigationState(first.bodies, first.task, first.key, age, spare, unused, np.zeros((), np.int64))
+        state = NavigationState(first.bodies, first.task, first.key, age, self._draw(first.key), unused)
         return state, first.obs
 
     def advance(self, state: NavigationState, actions: Array) -> tuple[NavigationState, Step]:
-        ctrl = device_actions(actions, self.num_envs, 2)
-        bodies = state.bodies
-        moved = self.physics.step(bodies.qpos, bodies.qvel, bodies.warm, mocap(self.scene, state.task), ctrl)
-        clock = state.clock + 1
-        on_device, step = finish_navigation(self.scene, state._replace(clock=None), moved)
-        state = on_device._replace(clock=clock)
-        if clock % REFILL == 0:
-            self._watch(moved, ctrl)
-            if bool(jnp.any(state.used)):
-                state = self._refill(state)
-        return state, step
+        moved = self.run(self._inputs(state, checked_shape(actions, self.num_envs, 2)))
+        state, step = self._finish(state, moved)
+        return self.attend(state), step
 
-    def _refill(self, state: NavigationState) -> NavigationState:
-        spare = select(state.used, self._draw(state.key), state.spare)
-        return state._replace(spare=spare, used=jnp.zeros_like(state.used))
+    def inputs(self, state: NavigationState, actions: Array) -> Float[Array, "world number"]:
+        ctrl = jnp.clip(actions, -1.0, 1.0)
+        return self.physics.pack(*state.bodies, ctrl, *navigation.mocap(self.scene, state.task))
+
+    def run(self, inputs: Float[Array, "world number"]) -> Moved:
+        return self.physics.run("step", inputs)
+
+    def finish(self, state: NavigationState, moved: Moved) -> tuple[NavigationState, Step]:
+        """Everything of a step that follows the physics, resets included."""
+        scene, age = self.scene, state.age + 1
+        seen = navigation.look(scene, state.task.start, moved.qpos, moved.sensors)
+        task, outcome = navigation.advance(scene, state.task, seen, state.key, age)
+        finite = jnp.all(jnp.isfinite(moved.qpos), -1) & jnp.all(jnp.isfinite(moved.qvel), -1)
+        terminated = outcome.lost | ~finite  # a diverged simulation ends the episode
+        truncated = (age >= scene.episode_length) & ~terminated
+        ended = terminated | truncated
+        obs, reward, cost = (jnp.nan_to_num(x) for x in (outcome.obs, outcome.reward, outcome.cost))
+        now = Fresh(Bodies(moved.qpos, moved.qvel, moved.warm), task, state.key, obs)
+        begun = select(ended, state.spare, now)
+        step = Step(begun.obs, obs, reward, cost, terminated, truncated)
+        age, used = jnp.where(ended, 0, age), state.used | ended
+        return NavigationState(begun.bodies, begun.task, begun.key, age, state.spare, used), step
+
+    def attend(self, state: NavigationState) -> NavigationState:
+        if not self._watch.due():
+            return state
+        self._watch.look(state.bodies.qpos)
+        if not bool(jnp.any(state.used)):
+            return state
+        return state._replace(spare=select(state.used, self._draw(state.key), state.spare), used=state.used & False)
 
     def _draw(self, keys: Key) -> Fresh:
         """The episode that each world's key leads to, with sensors at rest from the physics."""
         fresh = draw_layouts(self.scene, keys)
         rest = jnp.zeros((self.num_envs, 2))
-        moved = self.physics.forward(fresh.bodies.qpos, fresh.bodies.qvel, mocap(self.scene, fresh.task), rest)
-        return first_look(self.scene, fresh, moved)
-
-
-@partial(jax.jit, static_argnums=0)
-def mocap(scene: Scene, task: Task) -> tuple[Array, Array]:
-    return navigation.mocap(scene, task)
+        state = NavigationState(fresh.bodies, fresh.task, keys, keys[:, 0], fresh, keys[:, 0] > 0)
+        return first_look(self.scene, fresh, self.physics.run("look", self._inputs(state, rest)))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -137,24 +150,6 @@ def first_look(scene: Scene, fresh: Fresh, moved: Moved) -> Fresh:
     return fresh._replace(bodies=bodies, obs=navigation.observe(scene, fresh.task, seen))
 
 
-@partial(jax.jit, static_argnums=0)
-def finish_navigation(scene: Scene, state: NavigationState, moved: Moved) -> tuple[NavigationState, Step]:
-    """Everything of a step that follows the physics, resets included."""
-    age = state.age + 1
-    seen = navigation.look(scene, state.task.start, moved.qpos, moved.sensors)
-    task, outcome = navigation.advance(scene, state.task, seen, state.key, age)
-    finite = jnp.all(jnp.isfinite(moved.qpos), -1) & jnp.all(jnp.isfinite(moved.qvel), -1)
-    terminated = outcome.lost | ~finite  # a diverged simulation ends the episode
-    truncated = (age >= scene.episode_length) & ~terminated
-    ended = terminated | truncated
-    obs, reward, cost = (jnp.nan_to_num(x) for x in (outcome.obs, outcome.reward, outcome.cost))
-    now = (Bodies(moved.qpos, moved.qvel, moved.warm), task, state.key, obs)
-    bodies, task, key, next_obs = select(ended, tuple(state.spare), now)
-    step = Step(next_obs, obs, reward, cost, terminated, truncated)
-    after = NavigationState(bodies, task, key, jnp.where(ended, 0, age), state.spare, state.used | ended, state.clock)
-    return after, step
-
-
 class AntState(NamedTuple):
     """State of W Ants between two steps, on the device."""
 
@@ -162,7 +157,6 @@ class AntState(NamedTuple):
     torso: Float[Array, "world 2"]  # where the last step saw the torso, m
     key: Key
     age: Int[Array, " world"]
-    clock: Int[np.ndarray, ""]
 
 
 class WarpAntCircle:
@@ -178,84 +172,78 @@ class WarpAntCircle:
         # Four feet on the floor and 8 joints at their limits, 24 rows, is the most seen on the recordings.
         self.physics = WarpPhysics(ant_model(), num_envs, ant_circle.SUBSTEPS, False, 24, 96)
         self._watch = Watch(self.spec.name, self.physics)
+        self._inputs, self._finish = jax.jit(self.inputs), jax.jit(self.finish)
 
     def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[AntState, Array]:
         checked_keys(keys, self.num_envs)
         state, obs = begin_ants(jnp.asarray(keys))
-        age = state.age if ages is None else jnp.asarray(ages, jnp.int32)
-        return state._replace(age=age, clock=np.zeros((), np.int64)), obs
+        return state if ages is None else state._replace(age=jnp.asarray(ages, jnp.int32)), obs
 
     def advance(self, state: AntState, actions: Array) -> tuple[AntState, Step]:
-        ctrl = device_actions(actions, self.num_envs, ant_threads.ACTUATORS)
-        moved = self.physics.step(*state.bodies, None, ctrl)
-        clock = state.clock + 1
-        after, step = finish_ants(state._replace(clock=None), moved)
-        if clock % REFILL == 0:
-            self._watch(moved, ctrl)
-        return after._replace(clock=clock), step
+        moved = self.run(self._inputs(state, checked_shape(actions, self.num_envs, ant_threads.ACTUATORS)))
+        state, step = self._finish(state, moved)
+        return self.attend(state), step
+
+    def inputs(self, state: AntState, actions: Array) -> Float[Array, "world number"]:
+        return self.physics.pack(*state.bodies, jnp.clip(actions, -1.0, 1.0))
+
+    def run(self, inputs: Float[Array, "world number"]) -> Moved:
+        return self.physics.run("step", inputs)
+
+    def finish(self, state: AntState, moved: Moved) -> tuple[AntState, Step]:
+        age = state.age + 1
+        torso = moved.bodies[:, 3:5]  # body 1
+        outcome = ant_circle.advance(state.torso, torso, moved.qpos, moved.qvel)
+        truncated = (age >= self.spec.episode_length) & ~outcome.terminated
+        obs, reward = jnp.nan_to_num(outcome.obs), jnp.nan_to_num(outcome.reward)
+        now = AntState(Bodies(moved.qpos, moved.qvel, moved.warm), torso, state.key, age)
+        after, next_obs = select(outcome.terminated | truncated, begin_ants(state.key), (now, obs))
+        return after, Step(next_obs, obs, reward, outcome.cost, outcome.terminated, truncated)
+
+    def attend(self, state: AntState) -> AntState:
+        if self._watch.due():
+            self._watch.look(state.bodies.qpos)
+        return state
 
 
 @jax.jit
 def begin_ants(keys: Key) -> tuple[AntState, Array]:
     next_keys, reset_keys = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
     qpos, qvel = ant_circle.reset(reset_keys, jnp.dtype(jnp.float32))
-    bodies = Bodies(qpos, qvel, jnp.zeros_like(qvel))
     age = jnp.zeros(len(keys), jnp.int32)
-    return AntState(bodies, qpos[:, :2], next_keys, age, None), ant_circle.observe(qpos, qvel)
-
-
-@jax.jit
-def finish_ants(state: AntState, moved: Moved) -> tuple[AntState, Step]:
-    age = state.age + 1
-    torso = moved.bodies[:, 1, :2]
-    outcome = ant_circle.advance(state.torso, torso, moved.qpos, moved.qvel)
-    truncated = (age >= ant_threads.SPEC.episode_length) & ~outcome.terminated
-    ended = outcome.terminated | truncated
-    obs, reward = jnp.nan_to_num(outcome.obs), jnp.nan_to_num(outcome.reward)
-    fresh, fresh_obs = begin_ants(state.key)
-    now = AntState(Bodies(moved.qpos, moved.qvel, moved.warm), torso, state.key, age, None)
-    after, next_obs = select(ended, (fresh, fresh_obs), (now, obs))
-    return after, Step(next_obs, obs, reward, outcome.cost, outcome.terminated, truncated)
+    state = AntState(Bodies(qpos, qvel, jnp.zeros_like(qvel)), qpos[:, :2], next_keys, age)
+    return state, ant_circle.observe(qpos, qvel)
 
 
 class Watch:
-    """Tells about overflown buffers and diverged policies, once each, without stopping the GPU at every step."""
+    """Asks every ``REFILL`` steps whether contacts overflowed, and says so once for every new world."""
 
     def __init__(self, name: str, physics: WarpPhysics):
-        self.name, self.physics, self.reported = name, physics, 0
+        self.name, self.physics = name, physics
+        self.steps = self.reported = 0
 
-    def __call__(self, moved: Moved, ctrl: Array) -> None:
-        overflown, finite = _health(moved.overflow, ctrl)
-        if not bool(finite):
-            raise UsageError(
-                f"{self.name}: actions contain NaN or infinity; a policy that gives NaN has diverged: "
-                "lower its learning rate or check its observations"
-            )
-        if int(overflown) > self.reported:
-            self.reported = int(overflown)
+    def due(self) -> bool:
+        self.steps += 1
+        return self.steps % REFILL == 0
+
+    def look(self, qpos: Array) -> None:
+        jax.block_until_ready(qpos)  # the step that read Warp's arrays is over
+        overflown = int((self.physics.data.overflow.numpy() != 0).sum())
+        if overflown > self.reported:
+            self.reported = overflown
             print(
-                f"warning: {self.name}: {self.reported} worlds had more contacts than fit ({self.physics.room}); "
+                f"warning: {self.name}: {overflown} worlds had more contacts than fit ({self.physics.room}); "
                 "their physics dropped some. Please report the scene and the policy."
             )
 
 
-@jax.jit
-def _health(overflow: Array, ctrl: Array) -> tuple[Array, Array]:
-    return jnp.sum(overflow != 0), jnp.all(jnp.isfinite(ctrl))
-
-
-def device_actions(actions: Array, num_envs: int, size: int) -> Array:
+def checked_shape(actions: Array, num_envs: int, size: int) -> Array:
     if actions.shape != (num_envs, size):
         raise UsageError(
             f"actions have shape {actions.shape}, expected {(num_envs, size)}: one row of {size} numbers "
             f"for each of the {num_envs} worlds"
         )
-    return _clipped(actions)
-
-
-@jax.jit
-def _clipped(actions: Array) -> Array:
-    return jnp.clip(jnp.asarray(actions, jnp.float32), -1.0, 1.0)
+    return actions
 
 
 def select(mask: Bool[Array, " world"], new: Array, old: Array) -> Array:

@@ -1,8 +1,9 @@
 """MuJoCo Warp: many worlds of one model on an NVIDIA GPU, the substeps of an environment step in one CUDA graph.
 
 Warp's own arrays are scratch. A step copies the state in, runs, and hands out views of the result, all on the device;
-the caller's jitted function makes new arrays of them. So environments stay functions of an explicit state, for four
-small copies a step. JAX and Warp use streams of their own; each side waits for the other before it touches its arrays.
+the caller's jitted function makes new arrays of them. So environments stay functions of an explicit state, for one
+small copy a step; taking it apart belongs to the graph. JAX and Warp use streams of their own; each side waits for the
+other before it touches its arrays.
 
 Without a GPU the same code runs on Warp's CPU device, slowly: that is for tests.
 """
@@ -14,7 +15,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import mujoco
+import numpy as np
 from jaxtyping import Float, Int
 
 from cppo.envs.arrays import Array
@@ -24,13 +27,13 @@ INSTALL = "install it with: pip install 'cppo[gpu]'"
 
 
 class Moved(NamedTuple):
-    """Views of Warp's arrays after a step; valid until the next one, so copy what is kept."""
+    """What a step gave. The arrays are Warp's own and change with the next step, so copy what is kept."""
 
     qpos: Float[Array, "world qpos"]
     qvel: Float[Array, "world qvel"]
     warm: Float[Array, "world qvel"]  # acceleration that starts the next constraint solver
     sensors: Float[Array, "world sensor"]
-    bodies: Float[Array, "world body 3"]  # positions, m
+    bodies: Float[Array, "world body*3"]  # positions, m
     overflow: Int[Array, " world"]  # not 0 where contacts or constraints were once dropped for lack of space
 
 
@@ -65,7 +68,8 @@ def _modules() -> tuple[Any, Any]:
 class WarpPhysics:
     """W worlds of ``model``; ``contacts`` and ``constraints`` are the room for each world.
 
-    ``step`` makes ``substeps`` physics steps, then, with ``look``, evaluates sensors and acceleration at the new state.
+    ``run("step", inputs)`` makes ``substeps`` physics steps, then, with ``look``, evaluates sensors and acceleration at
+    the new state; ``run("look", inputs)`` only evaluates. ``pack`` makes the one array that both take.
     """
 
     def __init__(
@@ -76,59 +80,51 @@ class WarpPhysics:
         self.substeps, self.look = substeps, look
         self.model = self.engine.put_model(model)
         self.model.opt.warn_overflow = 0  # reported by the environment, not printed by every kernel
-        self.data = self.engine.make_data(model, nworld=num_envs, nconmax=contacts, njmax=constraints)
-        self._has_mocap = model.nmocap > 0
+        self.data = data = self.engine.make_data(model, nworld=num_envs, nconmax=contacts, njmax=constraints)
+        places = [data.qpos, data.qvel, data.qacc_warmstart, data.ctrl]
+        places += [data.mocap_pos, data.mocap_quat] if model.nmocap else []
+        self._places = [self._flat(leaf) for leaf in places]
+        self._ends = np.cumsum([0, *(place.shape[1] for place in self._places)])
+        self._inputs = self.warp.zeros((num_envs, int(self._ends[-1])), dtype=self.warp.float32)
+        outputs = (data.qpos, data.qvel, data.qacc_warmstart, data.sensordata, self._flat(data.xpos), data.overflow)
+        self._moved = Moved(*(self.warp.to_jax(leaf) for leaf in outputs))
         self._graphs: dict[str, Any] = {}
 
-    def step(self, qpos: Array, qvel: Array, warm: Array, mocap: tuple[Array, Array] | None, ctrl: Array) -> Moved:
-        """One environment step from float32 arrays on the device."""
-        self._load(qpos, qvel, warm, mocap, ctrl)
-        self._run("step")
-        return self._views()
+    def _flat(self, leaf: Any) -> Any:
+        """The same memory as numbers, (world, number)."""
+        size = leaf.size * self.warp.types.type_size_in_bytes(leaf.dtype) // 4 // leaf.shape[0]
+        return self.warp.array(
+            ptr=leaf.ptr, dtype=self.warp.float32, shape=(leaf.shape[0], size), device=leaf.device, copy=False
+        )
 
-    def forward(self, qpos: Array, qvel: Array, mocap: tuple[Array, Array] | None, ctrl: Array) -> Moved:
-        """Sensors and acceleration at a state, without moving it."""
-        self._load(qpos, qvel, qvel * 0, mocap, ctrl)
-        self._run("forward")
-        return self._views()
+    @staticmethod
+    def pack(qpos: Array, qvel: Array, warm: Array, ctrl: Array, *mocap: Array) -> Float[Array, "world number"]:
+        """A state and its controls as one array; jittable."""
+        parts = (qpos, qvel, warm, ctrl, *mocap)
+        return jnp.concatenate([part.reshape(len(qpos), -1).astype(jnp.float32) for part in parts], axis=1)
 
-    def _load(self, qpos: Array, qvel: Array, warm: Array, mocap: tuple[Array, Array] | None, ctrl: Array) -> None:
-        data, wp = self.data, self.warp
-        pairs = [(data.qpos, qpos), (data.qvel, qvel), (data.qacc_warmstart, warm), (data.ctrl, ctrl)]
-        if mocap is not None and self._has_mocap:
-            pairs += [(data.mocap_pos, mocap[0]), (data.mocap_quat, mocap[1])]
-        jax.block_until_ready([source for _, source in pairs])
-        for target, source in pairs:
-            wp.copy(target, wp.from_jax(source, dtype=target.dtype))
-
-    def _run(self, what: str) -> None:
-        if not self.data.qpos.device.is_cuda:
-            return self._kernels(what)
-        if what not in self._graphs:
-            self._compile(what)
-        self.warp.capture_launch(self._graphs[what])
-        self.warp.synchronize_stream()
-
-    def _compile(self, what: str) -> None:
-        """Capture ``what`` as a graph. Its kernels must be loaded first, so it runs once, and its state is put back."""
-        wp, data = self.warp, self.data
-        kept = [(leaf, wp.clone(leaf)) for leaf in (data.qpos, data.qvel, data.qacc_warmstart)]
-        self._kernels(what)
-        with wp.ScopedCapture() as capture:
+    def run(self, what: str, inputs: Float[Array, "world number"]) -> Moved:
+        """``what`` is "step" or "look"; ``inputs`` are on the device."""
+        wp = self.warp
+        wp.copy(self._inputs, wp.from_jax(jax.block_until_ready(inputs)))
+        if not self._inputs.device.is_cuda:
             self._kernels(what)
-        self._graphs[what] = capture.graph
-        for leaf, before in kept:
-            wp.copy(leaf, before)
-        data.overflow.zero_()
+            return self._moved
+        if what not in self._graphs:
+            self._kernels(what)  # loads the kernels, which a capture cannot
+            with wp.ScopedCapture() as capture:
+                self._kernels(what)
+            self._graphs[what] = capture.graph
+            self.data.overflow.zero_()
+        wp.capture_launch(self._graphs[what])
+        wp.synchronize_stream()
+        return self._moved
 
     def _kernels(self, what: str) -> None:
+        for place, first, last in zip(self._places, self._ends[:-1], self._ends[1:], strict=True):
+            self.warp.copy(place, self._inputs[:, int(first) : int(last)])
         if what == "step":
             for _ in range(self.substeps):
                 self.engine.step(self.model, self.data)
-        if what == "forward" or self.look:
+        if what == "look" or self.look:
             self.engine.forward(self.model, self.data)
-
-    def _views(self) -> Moved:
-        data, view = self.data, self.warp.to_jax
-        parts = (data.qpos, data.qvel, data.qacc_warmstart, data.sensordata, data.xpos, data.overflow)
-        return Moved(*(view(part) for part in parts))
