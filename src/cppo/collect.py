@@ -140,7 +140,8 @@ class DeviceCollector:
 
     def _buffers(self, env_state: PyTree, now: tuple[Array, Array], moved: Any) -> Rollout:
         shapes = jax.eval_shape(self._record, env_state, now, moved)[2]
-        return jax.tree.map(lambda x: jnp.zeros((x.shape[0], self.length, *x.shape[1:]), x.dtype), shapes)
+        empty = jax.tree.map(lambda x: jnp.zeros((x.shape[0], self.length, *x.shape[1:]), x.dtype), shapes)
+        return jax.device_put(empty, jax.local_devices()[0])
 
 
 def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int) -> tuple[Worlds, Batch]:

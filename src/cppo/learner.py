@@ -80,6 +80,10 @@ class Learner:
         """Collect one batch and update; metrics have a leading axis of lanes."""
         if self.env.jittable:
             return self._iterate(self.settings, state)
+        if self.env.backend == "warp":
+            # Arrays that come from Warp are tied to its device. Tie the others, too, or all would be compiled twice.
+            device = jax.local_devices()[0]
+            self.settings, state = jax.device_put(self.settings, device), jax.device_put(state, device)
         key, act_key, update_key = _split3(state.key)
         host_env, obs, rollout = self._collect(self.settings, state.agent, state.host_env, state.worlds.obs, act_key)
         worlds = state.worlds._replace(obs=obs)
