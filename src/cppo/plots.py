@@ -64,6 +64,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 _DASHED = (0, (5, 3))
+_RUN_STYLES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)))
 _TITLE_OVER_LEGEND = 20  # points
 _ANGLES = {
     "theta": "θ, chosen",
@@ -182,23 +183,32 @@ def _mean_and_spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_curve(
-    axis: Axes, frame: pd.DataFrame, values: np.ndarray, colour: str, label: str | None = None, faint: float = 0.25
+    axis: Axes,
+    frame: pd.DataFrame,
+    values: np.ndarray,
+    colour: str,
+    label: str | None = None,
+    faint: float = 0.25,
+    style: Any = "-",
 ) -> None:
     steps, _, table = _by_seed(frame, values)
     curves = np.stack([_bridged(steps, curve) for curve in table.T], axis=1)
     mean, spread = _mean_and_spread(curves)
     if curves.shape[1] > 1:
-        axis.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.18, linewidth=0)
+        axis.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.72 * faint, linewidth=0)
         axis.plot(steps, curves, color=colour, alpha=faint, linewidth=0.6)
     # A run of one iteration is a point, which a line would not show.
-    axis.plot(steps, mean, color=colour, linewidth=1.8, label=label, marker="o" if len(steps) == 1 else None)
+    marker = "o" if len(steps) == 1 else None
+    axis.plot(steps, mean, color=colour, linewidth=1.8, label=label, marker=marker, linestyle=style)
 
 
 def _draw_runs(axis: Axes, runs: list[tuple[str, pd.DataFrame]], column: str, label: str) -> None:
-    faint = 0.25 if len(runs) == 1 else 0.12
+    faint = 0.25 / len(runs) ** 0.5  # many runs would bury each other in shades
     for index, (name, frame) in enumerate(runs):
         if column in frame:
-            _draw_curve(axis, frame, _numbers(frame, column), COLOURS[index % len(COLOURS)], name, faint)
+            turn, place = divmod(index, len(COLOURS))  # once the colours are used up, the dashes tell runs apart
+            style = _RUN_STYLES[turn % len(_RUN_STYLES)]
+            _draw_curve(axis, frame, _numbers(frame, column), COLOURS[place], name, faint, style)
     axis.set_ylabel(label)
     axis.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 

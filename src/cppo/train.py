@@ -68,11 +68,24 @@ def train(
         init_from=None if init_from is None else str(init_from),
     )
     folder = _new_folder(plan, out, overwrite)
+    return begin(plan, folder, checkpoint_seconds, tensorboard, show, callback)
+
+
+def begin(
+    plan: Plan,
+    folder: Path,
+    checkpoint_seconds: float = 30.0,
+    tensorboard: bool = True,
+    show: bool | None = None,
+    callback: Callback | None = None,
+) -> Run:
+    """Train ``plan`` from its first step in an empty ``folder``."""
     use_compilation_cache()
     learner = plan.learner()
     state = learner.start()
-    if init_from is not None:
-        state = _start_from(state, Path(init_from))
+    if plan.init_from is not None:
+        state = _start_from(state, Path(plan.init_from))
+    folder.mkdir(parents=True, exist_ok=True)
     plan.save(folder, log.versions())
     writer = log.RunWriter(folder, tensorboard=tensorboard)
     checkpoint.save(_checkpoints(folder), 0, state, {"wall_seconds": 0.0})
@@ -95,7 +108,7 @@ def resume(
     """
     folder = Path(folder)
     plan = plans.load(folder)
-    if steps is not None:
+    if steps is not None and steps != plan.steps:
         plan = plans.with_steps(plan, steps)
         plan.save(folder, log.versions())
     use_compilation_cache()
