@@ -7,4 +7,16 @@ from cppo.run import Policy, Run, load
 from cppo.train import resume, train
 from cppo.types import TrainingError, UsageError
 
-__all__ = ["Policy", "Run", "TrainingError", "UsageError", "compare", "envs", "evaluate", "load", "maths", "resume", "train"]
+__all__ = [
+    "Policy",
+    "Run",
+    "TrainingError",
+    "UsageError",
+    "compare",
+    "envs",
+    "evaluate",
+    "load",
+    "maths",
+    "resume",
+    "train",
+]
