@@ -81,9 +81,10 @@ def outcome(name: str, summary: Mapping[str, Any], limits: Mapping[str, float]) 
 
 
 def spread(values: Iterable[float | None]) -> Spread:
-    """
-    >>> spread([1.0, 3.0]), spread([2.0]), spread([1.0, None])
-    (Spread(mean=2.0, deviation=1.4142135623730951), Spread(mean=2.0, deviation=None), Spread(mean=None, deviation=None))
+    """Mean and deviation; unknown as soon as one value is.
+
+    >>> print(spread([1.0, 3.0]), spread([2.0]), spread([1.0, None]))
+    2.00 ± 1.41 2.00 -
     """
     seen = list(values)
     known = [value for value in seen if value is not None]
@@ -139,7 +140,8 @@ def _share_style(row: Outcome) -> str:
 
 
 def duration(seconds: float) -> str:
-    """
+    """Seconds in words.
+
     >>> duration(8.4), duration(75), duration(7260)
     ('8 s', '1:15 min', '2:01 h')
     """

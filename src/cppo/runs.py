@@ -48,14 +48,6 @@ def ensure(plan: Plan, folder: str | Path, **options: Any) -> Run:
     """The finished run of ``plan`` in ``folder``: trained, gone on with, or opened.
 
     A run that was planned for fewer steps is extended. ``options`` are those of ``train.begin``.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp()) / "run"
-    >>> plan = plans.make("ppo", "ProbeBox", steps=800)
-    >>> ensure(plan, folder, show=False).summary["steps"]
-    800
-    >>> state(plan, folder)
-    'finished'
     """
     folder = Path(folder)
     match state(plan, folder):
