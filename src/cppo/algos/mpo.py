@@ -3,7 +3,7 @@
 Off-policy EM. Critics of reward and costs learn from replay. E-step: at states from replay, reweight actions drawn
 from the policy, π, to q ∝ π exp((Q − Σ λ_i Q_ci)/η) (``maths/nonparametric.py``); the rule passed in decides whether
 costs count: ``unconstrained`` is MPO, ``reweight`` CVPO. M-step: fit the network to q by weighted maximum likelihood
-inside a KL ball (MPO eq. 12, CVPO eq. 11).
+inside a KL ball (both papers' M-step).
 
 Three deviations. CVPO bounds E_q[Q_c] by a threshold on discounted returns; here E_q[Q_c] − E_π[Q_c] ≤ d' with
 d' = (d − J_c)/T, the project's cost contract, which needs only differences of Q_c and measures J_c itself. The policy
