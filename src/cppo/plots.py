@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator
 
 from cppo.log import cost_columns
 from cppo.types import UsageError
@@ -90,6 +90,8 @@ def learning_curves(runs: list[tuple[str, pd.DataFrame]], cost_limits: dict[str,
         for axis, (name, column) in zip(axes[1:], columns.items(), strict=False):
             _draw_runs(axis, runs, column, "episode cost" if column == "cost" else f"episode cost: {name}")
             _draw_limit(axis, cost_limits[name])
+            if len(runs) > 1:
+                _compress_above(axis, cost_limits[name])
         if with_mode:
             _draw_mode(axes[-1], frames[0], _words(frames[0], "mode"))
         _label_runs(axes[0], runs)
@@ -219,6 +221,19 @@ def _draw_limit(axis: Axes, limit: float) -> None:
     # Room for the limit, also where the cost stays far away from it; costs are seldom negative.
     axis.set_ylim(low if low < -0.2 * high else 0.0, max(high, 1.15 * limit))
     _label_limit(axis, limit)
+
+
+def _compress_above(axis: Axes, limit: float) -> None:
+    """A scale that is linear up to twice the limit and logarithmic beyond, where a method that ignores its limit would
+    press all others together."""
+    top = axis.get_ylim()[1]
+    if limit <= 0 or top < 4 * limit:
+        return
+    axis.set_yscale("symlog", linthresh=2 * limit, linscale=1.5)
+    axis.set_ylim(0, top)
+    ticks = [share * limit for share in (0, 0.5, 1, 1.5, 2, 4, 8, 16, 32) if share * limit <= top]
+    axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.yaxis.set_minor_locator(NullLocator())
 
 
 def _label_limit(axis: Axes, limit: float) -> None:

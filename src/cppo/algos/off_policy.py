@@ -93,7 +93,7 @@ def propose(
     """``actions`` draws from the policy at each of ``states`` replayed states (Discrete: all actions), with values."""
     obs = replay.sample(past, state_key, states).obs
     seen = policy_view(settings, agent, obs)
-    policy = jax.vmap(lambda o: networks.policy(agent.policy, o))(seen)
+    policy: Any = jax.vmap(lambda o: networks.policy(agent.policy, o))(seen)
     kind = networks.spec.action
     if isinstance(kind, Discrete):
         action, log_prior = jnp.tile(jnp.arange(kind.n), (states, 1)), jax.nn.log_softmax(policy.logits)
