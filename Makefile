@@ -24,6 +24,7 @@ lint: $(READY)
 bench: $(READY)  ## timings, as ratios measured in one run
 	$(BIN)/python benchmarks/estep.py
 	$(BIN)/python benchmarks/envs.py
+	$(BIN)/python benchmarks/algos.py
 
 clean:
 	rm -rf $(VENV) runs build dist

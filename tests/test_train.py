@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import cppo
 from cppo import checkpoint, envs
 from cppo.envs.probes import ProbeBox
+from cppo.saving import Saver
 from cppo.types import TrainingError, UsageError
 
 TIMING = {"seconds"}
@@ -80,20 +82,43 @@ def test_resume_equals_never_having_stopped(tmp_path):
         assert all(np.array_equal(ours[name], theirs[name], equal_nan=True) for name in ours)
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_sigkill_at_a_random_moment_loses_nothing(tmp_path, number):
-    whole = run(tmp_path / "whole", steps=8000)
-    command = [sys.executable, "-m", "cppo.cli", "train", "--env", "ProbeBox", "--seeds", "2", "--steps", "8000"]
-    command += ["--out", str(tmp_path / "killed"), "--checkpoint-seconds", "0", "--no-tensorboard"]
+@pytest.fixture
+def quick_compilation(monkeypatch):
+    """Where compiling takes far longer than running; also for processes that are started."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+SHORT = {"replay_size": 1000, "value_steps": 5, "states": 32, "actions": 4}  # the replay wraps several times
+
+
+@pytest.mark.parametrize(("algo", "settings", "steps"), [("cppo", {}, 8000), ("cvpo", SHORT, 4000)])
+def test_sigkill_at_a_random_moment_loses_nothing(tmp_path, request, algo, settings, steps):
+    if algo == "cvpo":
+        request.getfixturevalue("quick_compilation")
+    whole = run(tmp_path / "whole", algo=algo, steps=steps, settings=settings)
+    command = [sys.executable, "-m", "cppo.cli", "train", "--algo", algo, "--env", "ProbeBox", "--seeds", "2"]
+    command += ["--steps", str(steps), "--out", str(tmp_path / "killed"), "--checkpoint-seconds", "0"]
+    command += ["--no-tensorboard", *(f"--set={name}={value}" for name, value in settings.items())]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     metrics = tmp_path / "killed" / "metrics.jsonl"
-    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size > 3000 * number):
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size > 4000):
         time.sleep(0.005)
     time.sleep(random.random() * 0.2)
     process.send_signal(signal.SIGKILL)
     process.wait()
     resumed = cppo.resume(tmp_path / "killed", show=False, tensorboard=False)
     assert rows(resumed.folder) == rows(whole.folder)
+    assert all(map(np.array_equal, _state(resumed.folder), _state(whole.folder)))
+
+
+def _state(folder):
+    """The last saved state, replay included, as a list of arrays."""
+    fresh = cppo.load(folder).plan.learner().start()
+    state, _ = Saver(folder / "checkpoints").load(fresh)
+    return [np.nan_to_num(np.asarray(leaf), nan=-1.5) for leaf in jax.tree.leaves(state)]
 
 
 def test_interrupt_saves_and_says_how_to_resume(tmp_path):

@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,36 +58,42 @@ def save(folder: Path, iteration: int, state: PyTree, meta: dict[str, Any], keep
     if keep < 1:
         raise UsageError(f"keep = {keep} would remove the checkpoint just written; use keep = 1 or more")
     folder = Path(folder)
-    arrays = named_arrays(jax.device_get(state))
+    data, _ = encode(named_arrays(jax.device_get(state)), iteration, meta)
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob(f"*.safetensors{_PARTIAL}"):
+        stale.unlink(missing_ok=True)
+    path = folder / f"checkpoint-{iteration:08d}.safetensors"
+    write_atomically(path, data)
+    _remove_surplus(folder, iteration, keep)
+    return path
+
+
+def encode(arrays: dict[str, np.ndarray], iteration: int, meta: dict[str, Any]) -> tuple[bytes, str]:
+    """The content of a file with ``arrays`` and ``meta``, and the checksum in its header."""
     meta_text = json.dumps(meta, sort_keys=True)
+    checksum = _checksum(arrays, str(iteration), meta_text)
     header = {
         "format": FORMAT,
         "version": str(VERSION),
         "iteration": str(iteration),
         "meta": meta_text,
-        "sha256": _checksum(arrays, str(iteration), meta_text),
+        "sha256": checksum,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob(f"checkpoint-*{_PARTIAL}"):
-        stale.unlink(missing_ok=True)
-    path = folder / f"checkpoint-{iteration:08d}.safetensors"
-    write_atomically(path, safetensors.numpy.save(arrays, metadata=header))
-    _remove_surplus(folder, iteration, keep)
-    return path
+    return safetensors.numpy.save(arrays, metadata=header), checksum
 
 
 def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read and verify a checkpoint: its arrays by name, and the ``meta`` it was saved with plus ``iteration``."""
     path = Path(path)
     try:
-        return _read_verified(path)
-    except _Unusable as problem:
-        raise CheckpointError(f"cannot use checkpoint {path}: {problem}. {_advice(path)}") from None
+        return read_verified(path)
+    except Unusable as problem:
+        raise CheckpointError(f"cannot use checkpoint {path}: {problem}. {advice(path)}") from None
 
 
 def latest(folder: Path) -> Path:
     """The newest checkpoint in ``folder``, by iteration (not verified: that is what ``load`` does)."""
-    found = _by_iteration(Path(folder))
+    found = by_iteration(Path(folder))
     if not found:
         raise CheckpointError(
             f"no checkpoint in {folder}: expected a file such as checkpoint-00000100.safetensors; "
@@ -109,7 +116,7 @@ def restore(arrays: dict[str, np.ndarray], like: PyTree) -> PyTree:
             + "; ".join(problems)
             + ". Resume with the settings (algorithm, environment, networks, seeds) that it was saved with"
         )
-    leaves = [_like_leaf(arrays[name], leaf) for name, leaf in wanted.items()]
+    leaves = [like_leaf(arrays[name], leaf) for name, leaf in wanted.items()]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 
 
@@ -139,64 +146,78 @@ def write_atomically(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-class _Unusable(Exception):
+class Unusable(Exception):
     """Why a file is not a usable checkpoint, as the end of a sentence."""
 
 
-def _read_verified(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def read_verified(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and meta of a sound file; ``Unusable`` says why it is not."""
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise _Unusable(f"it cannot be read ({error.strerror or error})") from None
+        raise Unusable(f"it cannot be read ({error.strerror or error})") from None
     header = _read_header(data)
     try:
         arrays = safetensors.numpy.load(data)
     except (SafetensorError, KeyError, ValueError) as error:
-        raise _Unusable(f"it is damaged ({error})") from None
+        raise Unusable(f"it is damaged ({error})") from None
     if header.get("sha256") != _checksum(arrays, header.get("iteration", ""), header.get("meta", "")):
-        raise _Unusable("it is damaged (its content does not match its checksum)")
+        raise Unusable("it is damaged (its content does not match its checksum)")
     return dict(sorted(arrays.items())), {**json.loads(header["meta"]), "iteration": int(header["iteration"])}
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """The text header of a file, which is quick: nothing but its form is checked."""
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > path.stat().st_size:
+                raise Unusable("it is truncated")
+            return json.loads(file.read(length))["__metadata__"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unusable(f"its header cannot be read ({error})") from None
 
 
 def _read_header(data: bytes) -> dict[str, str]:
     """The text metadata of a safetensors file: 8 bytes of header length, a JSON header, then the tensors' bytes."""
     if not data:
-        raise _Unusable("it is empty")
+        raise Unusable("it is empty")
     start = 8 + int.from_bytes(data[:8], "little")
     looks_like_ours = data[8:9] == b"{" and b"__metadata__" in data[:64_000]
     if len(data) < start:
-        raise _Unusable("it is truncated" if looks_like_ours else "it is not a cppo checkpoint")
+        raise Unusable("it is truncated" if looks_like_ours else "it is not a cppo checkpoint")
     try:
         header = json.loads(data[8:start])
         metadata = header.pop("__metadata__", {})
         end = start + max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
         format_name = metadata.get("format")
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
-        raise _Unusable("its header is damaged" if FORMAT.encode() in data else "it is not a cppo checkpoint") from None
+        raise Unusable("its header is damaged" if FORMAT.encode() in data else "it is not a cppo checkpoint") from None
     if format_name != FORMAT:
-        raise _Unusable(f"it is not a cppo checkpoint (a safetensors file of format {format_name!r})")
+        raise Unusable(f"it is not a cppo checkpoint (a safetensors file of format {format_name!r})")
     _check_version(metadata.get("version", ""))
     if len(data) < end:
-        raise _Unusable(f"it is truncated ({len(data):,} of {end:,} bytes)")
+        raise Unusable(f"it is truncated ({len(data):,} of {end:,} bytes)")
     return metadata
 
 
 def _check_version(text: str) -> None:
     if not text.isdecimal():
-        raise _Unusable(f"it is damaged (format version {text!r} is not a number)")
+        raise Unusable(f"it is damaged (format version {text!r} is not a number)")
     if int(text) > VERSION:
-        raise _Unusable(
+        raise Unusable(
             f"it has format version {text}, newer than version {VERSION} that this cppo reads; use a newer cppo"
         )
 
 
-def _advice(path: Path) -> str:
-    for other in reversed(_by_iteration(path.parent)):
+def advice(path: Path, read: Callable[[Path], Any] = read_verified) -> str:
+    """Which checkpoint to use in place of ``path``: the newest other one that ``read`` accepts."""
+    for other in reversed(by_iteration(path.parent)):
         if other.name == path.name:
             continue
         try:
-            _read_verified(other)
-        except _Unusable:
+            read(other)
+        except Unusable:
             continue
         return f"Still good in the same folder: {other.name} (to use it, add --checkpoint {other.name})"
     return "There is no other good checkpoint in the same folder"
@@ -244,7 +265,8 @@ def _described(leaf: Any) -> str:
     return f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
 
 
-def _like_leaf(array: np.ndarray, leaf: Any) -> Any:
+def like_leaf(array: np.ndarray, leaf: Any) -> Any:
+    """``array`` as NumPy or JAX has it, whichever ``leaf`` is of; never rounded."""
     if isinstance(leaf, np.ndarray | np.generic):
         return array.copy()  # loaded arrays are read-only views of the file's bytes
     restored = jnp.array(array)
@@ -256,13 +278,14 @@ def _like_leaf(array: np.ndarray, leaf: Any) -> Any:
     return restored
 
 
-def _by_iteration(folder: Path) -> list[Path]:
+def by_iteration(folder: Path) -> list[Path]:
+    """The checkpoints in ``folder``, oldest first."""
     names = [match for match in map(_NAME.fullmatch, os.listdir(folder)) if match] if folder.is_dir() else []
     return [folder / match.group() for match in sorted(names, key=lambda match: int(match.group(1)))]
 
 
 def _remove_surplus(folder: Path, iteration: int, keep: int) -> None:
-    found = _by_iteration(folder)
+    found = by_iteration(folder)
     current = found.index(folder / f"checkpoint-{iteration:08d}.safetensors")
     surplus = [*found[: max(0, current + 1 - keep)], *found[current + 1 :]]
     for path in surplus:

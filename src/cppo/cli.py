@@ -1,4 +1,4 @@
-"""The command line: ``cppo train | eval | plot | envs | algos``."""
+"""The command line: ``cppo train | compare | eval | plot | envs | algos``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from cppo.commands.compare import Compare
 from cppo.types import TrainingError, UsageError
 
 Positional = tyro.conf.Positional
@@ -199,7 +200,7 @@ class Algos:
         console.print(table)
 
 
-COMMANDS = {"train": Train, "eval": Eval, "plot": Plot, "envs": Envs, "algos": Algos}
+COMMANDS = {"train": Train, "compare": Compare, "eval": Eval, "plot": Plot, "envs": Envs, "algos": Algos}
 
 
 def main(argv: list[str] | None = None) -> None:

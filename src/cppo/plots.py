@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator, NullLocator
 
 from cppo.log import cost_columns
 from cppo.types import UsageError
@@ -64,6 +64,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 _DASHED = (0, (5, 3))
+_RUN_STYLES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)))
 _TITLE_OVER_LEGEND = 20  # points
 _ANGLES = {
     "theta": "θ, chosen",
@@ -89,6 +90,8 @@ def learning_curves(runs: list[tuple[str, pd.DataFrame]], cost_limits: dict[str,
         for axis, (name, column) in zip(axes[1:], columns.items(), strict=False):
             _draw_runs(axis, runs, column, "episode cost" if column == "cost" else f"episode cost: {name}")
             _draw_limit(axis, cost_limits[name])
+            if len(runs) > 1:
+                _compress_above(axis, cost_limits[name])
         if with_mode:
             _draw_mode(axes[-1], frames[0], _words(frames[0], "mode"))
         _label_runs(axes[0], runs)
@@ -182,23 +185,32 @@ def _mean_and_spread(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_curve(
-    axis: Axes, frame: pd.DataFrame, values: np.ndarray, colour: str, label: str | None = None, faint: float = 0.25
+    axis: Axes,
+    frame: pd.DataFrame,
+    values: np.ndarray,
+    colour: str,
+    label: str | None = None,
+    faint: float = 0.25,
+    style: Any = "-",
 ) -> None:
     steps, _, table = _by_seed(frame, values)
     curves = np.stack([_bridged(steps, curve) for curve in table.T], axis=1)
     mean, spread = _mean_and_spread(curves)
     if curves.shape[1] > 1:
-        axis.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.18, linewidth=0)
+        axis.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.72 * faint, linewidth=0)
         axis.plot(steps, curves, color=colour, alpha=faint, linewidth=0.6)
     # A run of one iteration is a point, which a line would not show.
-    axis.plot(steps, mean, color=colour, linewidth=1.8, label=label, marker="o" if len(steps) == 1 else None)
+    marker = "o" if len(steps) == 1 else None
+    axis.plot(steps, mean, color=colour, linewidth=1.8, label=label, marker=marker, linestyle=style)
 
 
 def _draw_runs(axis: Axes, runs: list[tuple[str, pd.DataFrame]], column: str, label: str) -> None:
-    faint = 0.25 if len(runs) == 1 else 0.12
+    faint = 0.25 / len(runs) ** 0.5  # many runs would bury each other in shades
     for index, (name, frame) in enumerate(runs):
         if column in frame:
-            _draw_curve(axis, frame, _numbers(frame, column), COLOURS[index % len(COLOURS)], name, faint)
+            turn, place = divmod(index, len(COLOURS))  # once the colours are used up, the dashes tell runs apart
+            style = _RUN_STYLES[turn % len(_RUN_STYLES)]
+            _draw_curve(axis, frame, _numbers(frame, column), COLOURS[place], name, faint, style)
     axis.set_ylabel(label)
     axis.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
@@ -209,6 +221,19 @@ def _draw_limit(axis: Axes, limit: float) -> None:
     # Room for the limit, also where the cost stays far away from it; costs are seldom negative.
     axis.set_ylim(low if low < -0.2 * high else 0.0, max(high, 1.15 * limit))
     _label_limit(axis, limit)
+
+
+def _compress_above(axis: Axes, limit: float) -> None:
+    """A scale that is linear up to twice the limit and logarithmic beyond, where a method that ignores its limit would
+    press all others together."""
+    top = axis.get_ylim()[1]
+    if limit <= 0 or top < 4 * limit:
+        return
+    axis.set_yscale("symlog", linthresh=2 * limit, linscale=1.5)
+    axis.set_ylim(0, top)
+    ticks = [share * limit for share in (0, 0.5, 1, 1.5, 2, 4, 8, 16, 32) if share * limit <= top]
+    axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.yaxis.set_minor_locator(NullLocator())
 
 
 def _label_limit(axis: Axes, limit: float) -> None:

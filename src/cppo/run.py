@@ -14,6 +14,7 @@ from cppo import checkpoint, log
 from cppo import plan as plans
 from cppo.algos import common
 from cppo.networks import Networks, scale_action
+from cppo.saving import without_replay
 from cppo.types import EnvSpec, PyTree, UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Run:
     def _agents(self) -> PyTree:
         learner = self.plan.learner()
         arrays, _ = checkpoint.load(checkpoint.latest(self.folder / "checkpoints"))
-        wanted = jax.eval_shape(learner.init_agents)
+        wanted = without_replay(jax.eval_shape(learner.init_agents))
         agents = {name: array for name, array in arrays.items() if name.startswith("agent.")}
         return learner.networks, checkpoint.restore(agents, {"agent": wanted})["agent"]
 

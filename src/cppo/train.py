@@ -22,6 +22,7 @@ from cppo.display import Display
 from cppo.learner import Learner, TrainState
 from cppo.plan import Plan
 from cppo.run import Run
+from cppo.saving import Saver
 from cppo.types import Metrics, TrainingError, UsageError
 
 Callback = Callable[[list[dict[str, Any]]], None]  # sees the rows of each iteration, one for each seed
@@ -68,15 +69,29 @@ def train(
         init_from=None if init_from is None else str(init_from),
     )
     folder = _new_folder(plan, out, overwrite)
+    return begin(plan, folder, checkpoint_seconds, tensorboard, show, callback)
+
+
+def begin(
+    plan: Plan,
+    folder: Path,
+    checkpoint_seconds: float = 30.0,
+    tensorboard: bool = True,
+    show: bool | None = None,
+    callback: Callback | None = None,
+) -> Run:
+    """Train ``plan`` from its first step in an empty ``folder``."""
     use_compilation_cache()
     learner = plan.learner()
     state = learner.start()
-    if init_from is not None:
-        state = _start_from(state, Path(init_from))
+    if plan.init_from is not None:
+        state = _start_from(state, Path(plan.init_from))
+    folder.mkdir(parents=True, exist_ok=True)
     plan.save(folder, log.versions())
     writer = log.RunWriter(folder, tensorboard=tensorboard)
-    checkpoint.save(_checkpoints(folder), 0, state, {"wall_seconds": 0.0})
-    return _loop(plan, learner, state, folder, writer, 0, 0.0, checkpoint_seconds, show, callback)
+    saver = Saver(_checkpoints(folder))
+    saver.save(0, state, {"wall_seconds": 0.0})
+    return _loop(plan, learner, state, folder, writer, saver, 0, 0.0, checkpoint_seconds, show, callback)
 
 
 def resume(
@@ -95,23 +110,21 @@ def resume(
     """
     folder = Path(folder)
     plan = plans.load(folder)
-    if steps is not None:
+    if steps is not None and steps != plan.steps:
         plan = plans.with_steps(plan, steps)
         plan.save(folder, log.versions())
     use_compilation_cache()
     learner = plan.learner()
-    path = checkpoint.latest(_checkpoints(folder)) if name is None else _checkpoints(folder) / name
-    arrays, meta = checkpoint.load(path)
     fresh = learner.start()
-    state = checkpoint.restore(arrays, fresh)
+    saver = Saver(_checkpoints(folder))
+    state, meta = saver.load(fresh, name)
     if not learner.env.resumable:
         print(f"{plan.backend} keeps no physics state: episodes start afresh, everything else goes on.")
         state = state._replace(host_env=fresh.host_env, worlds=fresh.worlds._replace(window=state.worlds.window))
     done = int(meta["iteration"])
     writer = log.RunWriter(folder, resume_iteration=done, tensorboard=tensorboard)
-    return _loop(
-        plan, learner, state, folder, writer, done, float(meta["wall_seconds"]), checkpoint_seconds, show, callback
-    )
+    seconds = float(meta["wall_seconds"])
+    return _loop(plan, learner, state, folder, writer, saver, done, seconds, checkpoint_seconds, show, callback)
 
 
 def _loop(
@@ -120,6 +133,7 @@ def _loop(
     state: TrainState,
     folder: Path,
     writer: log.RunWriter,
+    saver: Saver,
     done: int,
     seconds_before: float,
     checkpoint_seconds: float,
@@ -135,7 +149,7 @@ def _loop(
     def save(iteration: int) -> None:
         _refuse_nonfinite(state, iteration)
         writer.sync()
-        checkpoint.save(_checkpoints(folder), iteration, state, {"wall_seconds": elapsed()})
+        saver.save(iteration, state, {"wall_seconds": elapsed()})
 
     console = Console(quiet=True) if show is False else None
     display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show, console)

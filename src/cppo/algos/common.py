@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from cppo.maths import critics, normalise
 from cppo.maths.advantages import centred, gae
 from cppo.maths.costs import UNITS
+from cppo.maths.normalise import policy_view as policy_view
 from cppo.networks import ACTIVATIONS, Networks
 from cppo.settings import setting, settings
 from cppo.types import Batch, Key, PyTree
@@ -67,11 +68,6 @@ def init_agent(networks: Networks, settings: OnPolicy, key: Key, extra: Any) -> 
         normalise.empty(networks.spec.obs_shape),
         extra,
     )
-
-
-def policy_view(settings: Any, agent: Any, obs: Array) -> Array:
-    """Observations as the policy sees them."""
-    return normalise.apply(agent.normaliser, obs, settings.obs_floor) if settings.normalise_obs else obs
 
 
 def act(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"], key: Key) -> Array:

@@ -1,13 +1,14 @@
 """Constrained Policy Optimization (Achiam et al. 2017): the best step in the part of the trust region that is feasible.
 
-Linear reward g, linear costs b_i, quadratic KL (eq. 10 and 11):
+The update's own problem with reward (gradient g) and costs (b_i) linear and KL quadratic:
 
     maximise gᵀx  subject to  b_iᵀx ≤ d'_i,  ½ xᵀHx ≤ δ,
 
 solved exactly for any number of constraints (``maths/cpo_dual.py``); where it has no solution, the step of least
-violation (their recovery, eq. 14). d' and b share one unit, the mean over samples of (ratio − 1) A_c: d' = (d − J_c)/T
-(docs/cost-contract.md). The line search then asks the true surrogates for what the model promised: KL within δ; no
-cost above its budget, or, where that is already exceeded, no rise; reward not lower unless some limit is exceeded.
+violation (their recovery: pure descent on cost). d' and b share one unit, the mean over samples of (ratio − 1) A_c:
+d' = (d − J_c)/T (docs/cost-contract.md). The line search then asks the true surrogates for what the model promised: KL
+within δ; no cost above its budget, or, where that is already exceeded, no rise; reward not lower unless some limit is
+exceeded.
 """
 
 from __future__ import annotations

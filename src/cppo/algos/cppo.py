@@ -3,7 +3,7 @@
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
 ``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded,
 recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Three additions of ours
-feed the E-step: the batches just before the newest (``algos/reuse.py``), a limit moved against the average miss so far
+feed the E-step: the batches just before the newest (``maths/reuse.py``), a limit moved against the average miss so far
 (``maths/steering.py``), and budgets corrected by how far predictions came true (``maths/calibrate.py``).
 
 Where we differ from the paper, and why: docs/maths.md.
@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from cppo.algos import reuse
 from cppo.algos.common import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
-from cppo.maths import adam, calibrate, costs, estep, steering, switch, tracking
+from cppo.maths import adam, calibrate, costs, estep, reuse, steering, switch, tracking
 from cppo.maths.advantages import centred
 from cppo.networks import Networks
 from cppo.settings import setting, settings

@@ -1,11 +1,11 @@
 """First Order Constrained Optimization in Policy Space (Zhang et al. 2020).
 
-The best policy near π in the space of all policies is π* ∝ π exp((A − Σ ν_i A_ci)/λ) (theorem 1); the network
-descends on KL(π_θ‖π*), whose gradient at a sample is (eq. 8, corollary 1)
+The best policy near π in the space of all policies is π* ∝ π exp((A − Σ ν_i A_ci)/λ) (their optimal non-parametric
+policy); the network descends on KL(π_θ‖π*), whose gradient at a sample is
 
     ∇KL(π_θ‖π) − (1/λ) ∇(π_θ/π) (A − Σ ν_i A_ci),     where KL(π_θ‖π)(s) ≤ δ, else 0.
 
-ν follows the violation by gradient ascent (eq. 12; ``maths/multipliers.py``). Two deviations. The published ν ≤ 2 is
+ν follows the violation by gradient ascent (``maths/multipliers.py``). Two deviations. The published ν ≤ 2 is
 dropped: where a task needs a higher price, that bound makes the method ignore its limit. The temperature λ is in
 units of the penalised advantage's standard deviation (the authors' code standardises A alone, after which ν has a unit
 that differs from batch to batch).

@@ -3,7 +3,7 @@
 Off-policy EM. Critics of reward and costs learn from replay. E-step: at states from replay, reweight actions drawn
 from the policy, π, to q ∝ π exp((Q − Σ λ_i Q_ci)/η) (``maths/nonparametric.py``); the rule passed in decides whether
 costs count: ``unconstrained`` is MPO, ``reweight`` CVPO. M-step: fit the network to q by weighted maximum likelihood
-inside a KL ball (MPO eq. 12, CVPO eq. 11).
+inside a KL ball (both papers' M-step).
 
 Three deviations. CVPO bounds E_q[Q_c] by a threshold on discounted returns; here E_q[Q_c] − E_π[Q_c] ≤ d' with
 d' = (d − J_c)/T, the project's cost contract, which needs only differences of Q_c and measures J_c itself. The policy
@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from cppo.algos.common import Agent, observe, policy_view
-from cppo.algos.off_policy import OffPolicy, advantages, fit_q, init_agent, propose
-from cppo.maths import adam, costs, first_order, nonparametric, replay
+from cppo.algos.common import Agent
+from cppo.algos.off_policy import OffPolicy, fit_q, init_agent, propose
+from cppo.maths import adam, costs, first_order, nonparametric, normalise, replay
 from cppo.networks import Networks
 from cppo.settings import setting, settings
 from cppo.types import Batch, Key, Metrics, PyTree
@@ -67,24 +67,21 @@ def update(
     agent, critic_metrics = fit_q(networks, settings, agent, past, critic_key)
 
     # E-step: at replayed states, which of the policy's own actions should be likelier?
-    obs = replay.sample(past, state_key, settings.states).obs
-    seen = policy_view(settings, agent, obs)
-    old = jax.vmap(lambda o: networks.policy(agent.policy, o))(seen)
-    action, log_prior = propose(networks.spec, old, action_key, settings.actions)
-    adv, cost_adv = advantages(networks, settings, agent, obs, action, log_prior)
+    number = dict(states=settings.states, actions=settings.actions)
+    data = propose(networks, settings, agent, past, state_key, action_key, **number)
     limit = jnp.asarray(settings.cost_limit)
     budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
-    found = estep(log_prior, adv, cost_adv, budget, settings.estep_kl)
+    found = estep(data.log_prior, data.adv, data.cost_adv, budget, settings.estep_kl)
     weights = jnp.exp(found.log_q)
 
     # M-step: weighted maximum likelihood until the KL limit.
     def kl(params: PyTree, index: Array) -> Array:
-        before = jax.tree.map(lambda x: x[index], old)
-        return jax.vmap(lambda d, o: d.kl(networks.policy(params, o)))(before, seen[index])
+        before = jax.tree.map(lambda x: x[index], data.policy)
+        return jax.vmap(lambda d, o: d.kl(networks.policy(params, o)))(before, data.obs[index])
 
     def log_prob(params: PyTree, index: Array) -> Array:
-        new = jax.vmap(lambda o: networks.policy(params, o))(seen[index])
-        return jax.vmap(lambda d, actions: jax.vmap(d.log_prob)(actions))(new, action[index])
+        new = jax.vmap(lambda o: networks.policy(params, o))(data.obs[index])
+        return jax.vmap(lambda d, actions: jax.vmap(d.log_prob)(actions))(new, data.action[index])
 
     def loss(params: PyTree, index: Array) -> Array:
         return -jnp.mean(jnp.sum(weights[index] * log_prob(params, index), axis=-1))
@@ -103,7 +100,7 @@ def update(
     )
     everything = jnp.arange(settings.states)
     ratio = jnp.exp(log_prob(done.params, everything) - log_prob(agent.policy, everything))
-    change = batch.episodes.length * (ratio - 1.0) * jnp.exp(log_prior) / settings.states  # to episode units
+    change = batch.episodes.length * (ratio - 1.0) * jnp.exp(data.log_prior) / settings.states  # to episode units
     metrics = {
         "recovering": ~found.feasible,
         "kl": jnp.mean(kl(done.params, everything)),
@@ -114,9 +111,10 @@ def update(
         "temperature": found.temperature,
         "multiplier": found.price,
         "target_cost_change": batch.episodes.length * found.cost_change,
-        "predicted_reward_change": jnp.sum(change * adv),
-        "predicted_cost_change": jnp.sum(change * cost_adv, axis=(1, 2)),
+        "predicted_reward_change": jnp.sum(change * data.adv),
+        "predicted_cost_change": jnp.sum(change * data.cost_adv, axis=(1, 2)),
         "replay_filled": past.filled,
     }
-    agent = agent._replace(policy=done.params, extra=Extra(done.memory, past))
-    return observe(agent, batch), metrics | critic_metrics
+    normaliser = normalise.observe(agent.normaliser, batch.obs.reshape(-1, *networks.spec.obs_shape))
+    agent = agent._replace(policy=done.params, normaliser=normaliser, extra=Extra(done.memory, past))
+    return agent, metrics | critic_metrics

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from cppo.algos.common import Agent, policy_view
+from cppo.algos.common import Agent
 from cppo.maths import normalise, q_critics, replay
 from cppo.maths.costs import UNITS
+from cppo.maths.normalise import policy_view
 from cppo.networks import ACTIVATIONS, Networks
 from cppo.settings import setting, settings
-from cppo.types import Discrete, EnvSpec, Key, Metrics
+from cppo.types import Discrete, Key, Metrics
 
 
 @settings
@@ -67,29 +68,48 @@ def init_agent(networks: Networks, settings: OffPolicy, key: Key) -> Agent:
     )
 
 
-def propose(spec: EnvSpec, policy: Any, key: Key, number: int) -> tuple[Array, Float[Array, "state action"]]:
-    """Actions at each state with their log prior weights: ``number`` drawn ones of equal weight; Discrete: all."""
-    states = jax.tree.leaves(policy)[0].shape[0]
-    if isinstance(spec.action, Discrete):
-        action = jnp.tile(jnp.arange(spec.action.n), (states, 1))
-        return action, jax.nn.log_softmax(policy.logits)
-    keys = jax.random.split(key, (states, number))
-    action = jax.vmap(lambda d, ks: jax.vmap(d.sample)(ks))(policy, keys)
-    return action, jnp.full((states, number), -jnp.log(float(number)))
+class Proposed(NamedTuple):
+    """States from replay with actions of the present policy, as an E-step wants them."""
+
+    obs: Float[Array, "state obs"]  # as the policy sees them
+    policy: Any  # its distribution at each state
+    action: Float[Array, "state action ..."]
+    log_prior: Float[Array, "state action"]  # of drawn actions equal weights; Discrete: every action's probability
+    adv: Float[Array, "state action"]  # Q less its prior mean at the state
+    cost_adv: Float[Array, "constraint state action"]
 
 
-def advantages(
-    networks: Networks, settings: OffPolicy, agent: Agent, obs: Array, action: Array, log_prior: Array
-) -> tuple[Float[Array, "state action"], Float[Array, "constraint state action"]]:
-    """Q and Q_c of the proposed actions less their prior means at each state."""
+def propose(
+    networks: Networks,
+    settings: OffPolicy,
+    agent: Agent,
+    past: replay.Replay,
+    state_key: Key,
+    action_key: Key,
+    *,
+    states: int,
+    actions: int,
+) -> Proposed:
+    """``actions`` draws from the policy at each of ``states`` replayed states (Discrete: all actions), with values."""
+    obs = replay.sample(past, state_key, states).obs
+    seen = policy_view(settings, agent, obs)
+    policy: Any = jax.vmap(lambda o: networks.policy(agent.policy, o))(seen)
+    kind = networks.spec.action
+    if isinstance(kind, Discrete):
+        action, log_prior = jnp.tile(jnp.arange(kind.n), (states, 1)), jax.nn.log_softmax(policy.logits)
+    else:
+        keys = jax.random.split(action_key, (states, actions))
+        action = jax.vmap(lambda d, ks: jax.vmap(d.sample)(ks))(policy, keys)
+        log_prior = jnp.full((states, actions), -jnp.log(float(actions)))
     q = q_critics.structure(networks).value
-    seen = normalise.apply(agent.normaliser, obs, settings.critic_floor)
-    pairs = jax.vmap(lambda o, actions: jax.vmap(lambda a: q_critics.pair(networks.spec, o, a))(actions))(seen, action)
+    scaled = normalise.apply(agent.normaliser, obs, settings.critic_floor)
+    pair = lambda o, each: jax.vmap(lambda a: q_critics.pair(networks.spec, o, a))(each)  # noqa: E731
+    pairs = jax.vmap(pair)(scaled, action)
     every = jax.vmap(jax.vmap(q, in_axes=(None, 0)), in_axes=(None, 0))
-    values = every(agent.value.params, pairs)
-    cost_values = jax.vmap(every, in_axes=(0, None))(agent.cost_value.params, pairs)
     centre = lambda x: x - jnp.sum(jnp.exp(log_prior) * x, axis=-1, keepdims=True)  # noqa: E731
-    return centre(values), centre(cost_values)
+    adv = centre(every(agent.value.params, pairs))
+    cost_adv = centre(jax.vmap(every, in_axes=(0, None))(agent.cost_value.params, pairs))
+    return Proposed(seen, policy, action, log_prior, adv, cost_adv)
 
 
 def fit_q(

@@ -1,7 +1,7 @@
 """Projection-based Constrained Policy Optimization (Yang et al. 2020): a reward step, then the nearest feasible point.
 
-    x₀ = √(2δ/gᵀH⁻¹g) H⁻¹g                                             (eq. 4)
-    x  = the point nearest to x₀ with b_iᵀx ≤ d'_i, in the metric L    (eq. 5; one constraint: theorem 3.2)
+    x₀ = √(2δ/gᵀH⁻¹g) H⁻¹g                                             (reward improvement step)
+    x  = the point nearest to x₀ with b_iᵀx ≤ d'_i, in the metric L    (projection step; for one constraint:)
 
     x  = x₀ − max(0, (bᵀx₀ − d')/(bᵀL⁻¹b)) L⁻¹b,     L = H ("kl") or I ("l2").
 

@@ -1,8 +1,8 @@
 """Proximal Policy Optimization (Schulman et al. 2017), alone or with a multiplier for each constraint.
 
-The loss is the clipped surrogate (eq. 7) of the penalised advantage (``maths/multipliers.py``); with the rule ``NONE``
-it is PPO, with ``LAGRANGIAN`` PPO-Lagrangian (Ray et al. 2019), with ``PID`` PPO with PID control (Stooke et al. 2020).
-The multiplier moves first, so that the policy already answers the batch's own violation.
+The loss is the clipped surrogate (their L^CLIP) of the penalised advantage (``maths/multipliers.py``); with the rule
+``NONE`` it is PPO, with ``LAGRANGIAN`` PPO-Lagrangian (Ray et al. 2019), with ``PID`` PPO with PID control (Stooke et
+al. 2020). The multiplier moves first, so that the policy already answers the batch's own violation.
 """
 
 from __future__ import annotations

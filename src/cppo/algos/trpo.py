@@ -1,9 +1,9 @@
 """Trust Region Policy Optimization (Schulman et al. 2015), alone or with a multiplier for each constraint.
 
-Maximise the surrogate E[π_θ/π A] subject to mean KL(π‖π_θ) ≤ δ (eq. 14): along H⁻¹g, to the edge of the ball in the
-quadratic model, then back until the true KL is within δ and the true surrogate has grown (appendix C). A is the
-penalised advantage (``maths/multipliers.py``): ``NONE`` gives TRPO, ``LAGRANGIAN`` and ``PID`` the methods with
-multipliers.
+Maximise the surrogate E[π_θ/π A] subject to mean KL(π‖π_θ) ≤ δ: along H⁻¹g, to the edge of the ball in the quadratic
+model, then back until the true KL is within δ and the true surrogate has grown (the paper's appendix on solving the
+constrained problem). A is the penalised advantage (``maths/multipliers.py``): ``NONE`` gives TRPO, ``LAGRANGIAN`` and
+``PID`` the methods with multipliers.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def update(
         return terms.mean_kl(as_tree(flat))
 
     product = trust_region.fisher_product(mean_kl, params, settings.damping)
-    gradient = jax.grad(gain)(params)
+    before, gradient = jax.value_and_grad(gain)(params)
     solved = trust_region.conjugate_gradient(product, gradient, settings.solver_iterations)
     size = solved.x @ product(solved.x)
     step = jnp.sqrt(2.0 * settings.kl / jnp.maximum(size, 1e-12)) * solved.x
     found = trust_region.backtrack(
-        lambda flat: (mean_kl(flat) <= settings.kl) & (gain(flat) > gain(params)),
+        lambda flat: (mean_kl(flat) <= settings.kl) & (gain(flat) > before),
         params,
         step,
         shrink=settings.search_shrink,

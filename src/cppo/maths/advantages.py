@@ -1,4 +1,4 @@
-"""Generalised advantage estimation (Schulman et al. 2016, eq. 11–16) with truncation kept apart from termination."""
+"""Generalised advantage estimation (Schulman et al. 2016) with truncation kept apart from termination."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ Both problems live in the span of H⁻¹g, H⁻¹b_1 … H⁻¹b_m, so inner pro
 
 For few constraints the exact way is to try every set of active ones: the optimum is the best feasible point among the
 2^m solutions that meet the constraints of one set with equality. m = 1 is the closed form of Achiam et al. 2017
-(theorem 2). Vectors are brought to unit length in the metric first, so one tolerance serves every scale.
+(their appendix on a linear objective under a linear and a quadratic constraint). Vectors are brought to unit length in
+the metric first, so one tolerance serves every scale.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ def solve(
     budget: Float[Array, " m"],
     radius: Array | float,
 ) -> Step:
-    """Maximise gᵀx subject to b_iᵀx ≤ budget_i and xᵀHx ≤ radius² (Achiam et al. 2017, eq. 10 and 11).
+    """Maximise gᵀx subject to b_iᵀx ≤ budget_i and xᵀHx ≤ radius² (the problem that CPO approximates its update by).
 
     Where no x meets all budgets, the recovery step: the x in the ball whose largest violation, each measured in units
-    of ‖b_i‖ in the metric, is least. For one constraint that is their eq. 14, −radius · H⁻¹b/‖b‖.
+    of ‖b_i‖ in the metric, is least. For one constraint that is CPO's own recovery, −radius · H⁻¹b/‖b‖.
     A constraint without gradient (b_i = 0) cannot be acted on and is left out; if its budget is negative the status
     still says infeasible. Where g is a combination of the active b_i the optimum may be a whole face of which the
     point of least norm is returned.
@@ -113,7 +114,7 @@ def _least_violation(S: Array, d: Array, present: Array, radius: Array | float, 
 
 
 def project(value: Float[Array, " m"], S: Float[Array, "m m"], budget: Float[Array, " m"]) -> Step:
-    """The point nearest to x₀ that meets b_iᵀx ≤ budget_i, from value_i = b_iᵀx₀ (Yang et al. 2020, eq. 5 and 6).
+    """The point nearest to x₀ that meets b_iᵀx ≤ budget_i, from value_i = b_iᵀx₀ (PCPO's second step).
 
     S holds the b_i's inner products b_iᵀL⁻¹b_j in the *inverse* of the metric L in which "nearest" is meant; the answer
     is x = x₀ + Σ_i along_costs_i · L⁻¹b_i. Where the half-spaces have no common point, the least violated candidate.

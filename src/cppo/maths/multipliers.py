@@ -4,7 +4,7 @@ A method with multipliers improves the penalised advantage
 
     (A − Σ_i λ_i A_ci) / (1 + Σ_i λ_i),
 
-whose division (Stooke et al. 2020, section 5.2) keeps the size of a policy step independent of λ.
+whose division (proposed by Stooke et al. 2020) keeps the size of a policy step independent of λ.
 
 **Units.** Every rule sees the violation Δ = J_c − d in the limit's own unit, the mean undiscounted cost of an episode
 (docs/cost-contract.md); nothing is divided by the limit, the episode's length or a spread. This is exact: the gradient
@@ -114,7 +114,7 @@ def _update_ascent(settings: Ascent, state: State, cost: Array, limit: Array) ->
 
 
 def _update_control(settings: Control, state: State, cost: Array, limit: Array) -> State:
-    """Stooke et al. 2020, algorithm 2: λ = max(0, K_P Δ + I + K_D (J_c − J_c,before)₊), I ← max(0, I + K_I Δ).
+    """λ = max(0, K_P Δ + I + K_D (J_c − J_c,before)₊), I ← max(0, I + K_I Δ): the multiplier of Stooke et al. 2020.
 
     Δ in the proportional part and J_c in the derivative part are smoothed exponentially, as in the authors' code.
     """

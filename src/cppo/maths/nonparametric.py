@@ -1,12 +1,12 @@
 """The non-parametric E-step of MPO and CVPO: the best reweighting of sampled actions near the policy, by its dual.
 
 For states s with actions a of prior weight π(a|s) (sampled actions: 1/K each; Discrete: all of them), advantages
-A(s,a) and A_ci(s,a) of zero prior mean in every state, find q that solves (Liu et al. 2022, eq. 6; without costs,
-Abdolmaleki et al. 2018, eq. 7)
+A(s,a) and A_ci(s,a) of zero prior mean in every state, find q that solves (the constrained E-step of
+Liu et al. 2022; without costs, the non-parametric E-step of Abdolmaleki et al. 2018)
 
     maximise E_s Σ_a q A    subject to    E_s KL(q‖π) ≤ ε,    E_s Σ_a q A_ci ≤ d'_i.
 
-The solution is q ∝ π exp((A − Σ λ_i A_ci)/η), where η > 0 and λ ≥ 0 minimise the convex dual (Liu et al. 2022, eq. 8)
+The solution is q ∝ π exp((A − Σ λ_i A_ci)/η), where η > 0 and λ ≥ 0 minimise the convex dual of Liu et al. 2022
 
     η ε + Σ λ_i d'_i + η E_s log Σ_a π exp((A − Σ λ_i A_ci)/η).
 

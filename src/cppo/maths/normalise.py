@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -45,3 +45,8 @@ def apply(stats: Normaliser, obs: Float[Array, "... *obs"], floor: Array | float
     variance = stats.sum_squares / jnp.maximum(stats.count, 1.0)
     scaled = (obs - stats.mean) / jnp.maximum(jnp.sqrt(variance), floor)
     return jnp.where(stats.count > 0, jnp.clip(scaled, -CLIP, CLIP), obs)
+
+
+def policy_view(settings: Any, agent: Any, obs: Float[Array, "... *obs"]) -> Float[Array, "... *obs"]:
+    """Observations as the policy sees them."""
+    return apply(agent.normaliser, obs, settings.obs_floor) if settings.normalise_obs else obs

@@ -23,23 +23,34 @@ class Transitions(NamedTuple):
 
 
 class Replay(NamedTuple):
-    steps: Transitions  # leading axis: capacity
-    position: Int[Array, ""]  # where the next step goes
-    filled: Int[Array, ""]
+    steps: Transitions  # leading axis: capacity; step number i lies at i modulo capacity
+    added: Int[Array, ""]  # steps ever added
+
+    @property
+    def capacity(self) -> int:
+        return self.steps.reward.shape[-1]
+
+    @property
+    def position(self) -> Int[Array, ""]:
+        """Where the next step goes."""
+        return self.added % self.capacity
+
+    @property
+    def filled(self) -> Int[Array, ""]:
+        return jnp.minimum(self.added, self.capacity)
 
 
 def empty(spec: EnvSpec, capacity: int) -> Replay:
     obs = jnp.zeros((capacity, *spec.obs_shape))
     action = jnp.zeros((capacity, *spec.action.shape), _action_type(spec.action))
     cost = jnp.zeros((capacity, spec.num_costs))
-    nothing = jnp.zeros((), jnp.int32)
     flags = jnp.zeros(capacity, bool)
-    return Replay(Transitions(obs, action, obs, jnp.zeros(capacity), cost, flags), nothing, nothing)
+    return Replay(Transitions(obs, action, obs, jnp.zeros(capacity), cost, flags), jnp.zeros((), jnp.int32))
 
 
 def add(replay: Replay, batch: Batch) -> Replay:
     """The batch's steps in place of the oldest ones."""
-    capacity, number = replay.steps.reward.shape[0], batch.reward.size
+    capacity, number = replay.capacity, batch.reward.size
     if number > capacity:
         raise UsageError(
             f"replay_size {capacity} is below batch_size {number}; use for example replay_size={10 * number}."
@@ -47,11 +58,7 @@ def add(replay: Replay, batch: Batch) -> Replay:
     new = Transitions(batch.obs, batch.action, batch.next_obs, batch.reward, batch.cost, batch.terminated)
     slots = (replay.position + jnp.arange(number)) % capacity
     put = lambda old, x: old.at[slots].set(x.reshape(-1, *x.shape[2:]).astype(old.dtype))  # noqa: E731
-    return Replay(
-        jax.tree.map(put, replay.steps, new),
-        (replay.position + number) % capacity,
-        jnp.minimum(replay.filled + number, capacity),
-    )
+    return Replay(jax.tree.map(put, replay.steps, new), replay.added + number)
 
 
 def sample(replay: Replay, key: Key, number: int) -> Transitions:

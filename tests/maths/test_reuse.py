@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cppo import algos
-from cppo.algos import reuse
 from cppo.algos.cppo import CPPOSettings
 from cppo.envs.probes import ProbeTwo
+from cppo.maths import reuse
 from cppo.networks import Networks
 from cppo.types import Batch
 

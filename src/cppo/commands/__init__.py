@@ -1,0 +1,1 @@
+"""Commands of ``cppo``, one file each; ``cppo/cli.py`` lists them."""
