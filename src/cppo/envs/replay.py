@@ -1,8 +1,9 @@
 """One environment step from every row of recorded transitions: what parity tests are built on.
 
 ``transitions`` holds arrays named as in the recordings, one row a step. Safety Gym: qpos, qvel, warm, agent_xy0 and
-agent_rot0 (the robot body's compiled position and quaternion), goal, hazards, pillar, last_a, last_b, action, and
-goal_next, which is used where the goal is met. AntCircle: qpos, qvel, warm, xpos_prev, action.
+agent_rot0 (the robot body's compiled position and quaternion), goal, hazards, pillar (one, or several along an axis of
+their own), last_a, last_b, action, and goal_next, which is used where the goal is met. AntCircle: qpos, qvel, warm,
+xpos_prev, action. What a task does not have (Circle's goal) may hold anything.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def replay(
 ) -> dict[str, np.ndarray]:
     """Step every row once; returns qpos_next, qvel_next, obs, reward, cost and goal_met.
 
+    ``cost`` has one number for each row, or (row, constraint) where the scene has several constraints.
     ``physics="recorded"`` takes qpos_next and qvel_next from the transitions, so that only sensors and task are
     computed. AntCircle returns xpos_next and terminated in place of goal_met.
     """
@@ -59,9 +61,14 @@ def _replay_navigation(name: str, transitions: Transitions, step: Stepper) -> di
 
 def _judge(scene, task, qpos, sensors, goal_next):
     seen = navigation.look(scene, task.start, qpos, sensors)
+    cost = navigation.costs(scene, task, seen)
+    cost = cost if cost.shape[1] > 1 else cost[:, 0]
+    if scene.task == "circle":
+        reward = navigation.circle_reward(seen)
+        return navigation.observe(scene, task, seen), reward, cost, jnp.zeros(len(reward), bool)
     reward, met = navigation.reward_and_success(scene, task.last, navigation.distances(scene, task.goal, seen))
     obs = navigation.observe(scene, task._replace(goal=jnp.where(met[:, None], goal_next, task.goal)), seen)
-    return obs, reward, navigation.hazard_cost(scene, task, seen)[:, 0], met
+    return obs, reward, cost, met
 
 
 def navigation_state(scene: Scene, transitions: Transitions) -> SafetyGymState:
@@ -71,7 +78,7 @@ def navigation_state(scene: Scene, transitions: Transitions) -> SafetyGymState:
     task = Task(
         goal=transitions["goal"][:, :2],
         hazards=transitions["hazards"][..., :2],
-        pillars=transitions["pillar"][:, None, :2][:, : scene.pillars],
+        pillars=transitions["pillar"].reshape(rows, -1, 3)[:, : scene.pillars, :2],
         last=np.stack([transitions["last_a"], transitions["last_b"]], -1),
         start=np.concatenate([place, turn], -1),
     )
