@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from jaxtyping import Array
 
 from cppo import episodes
 from cppo.networks import scale_action
+from cppo.timing import Clock
 from cppo.types import Batch, BatchedEnv, Key, PyTree
 
 Act = Callable[[PyTree, Array, Key], Array]  # (algorithm state, observations of all worlds, key) -> actions
@@ -59,18 +61,29 @@ def scan_collect(
 
 
 def host_collect(
-    env: BatchedEnv, act: Callable[..., Array], agents: PyTree, env_state: PyTree, obs: Array, keys: Key, length: int
+    env: BatchedEnv,
+    act: Callable[..., Array],
+    env_state: PyTree,
+    obs: Array,
+    keys: Key,
+    length: int,
+    clock: Clock,
 ) -> tuple[PyTree, Array, Rollout]:
     """The same for S seeds on a host environment of S·W worlds.
 
-    ``act(agents, obs (S, W, …), keys (S, 2), t)`` is jitted and returns actions in the policy's and the environment's
-    units; ``obs`` is (S, W, …). The rollout comes back as (S, time, W, …).
+    ``act(obs (S, W, …), keys (S, 2), t)`` is jitted and returns actions in the policy's units (S, W, …) and in the
+    environment's (S·W, …); ``obs`` is (S, W, …). The rollout comes back as (S, time, W, …). ``clock`` learns how long
+    the environment took.
     """
     seeds, worlds = obs.shape[:2]
     steps = []
     for t in range(length):
-        action, env_action = act(agents, obs, keys, t)
-        env_state, step = env.advance(env_state, env_action.reshape(seeds * worlds, *env_action.shape[2:]))
+        action, env_action = act(obs, keys, t)
+        began = time.perf_counter()
+        env_state, step = env.advance(env_state, env_action)
+        clock.add("environment", time.perf_counter() - began)
+        if isinstance(step.reward, np.ndarray):
+            action = np.asarray(action)
         parts = (obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
         steps.append([_seeds(part, seeds, worlds) for part in parts])
         obs = _seeds(step.obs, seeds, worlds)
@@ -83,9 +96,10 @@ def _seeds(x: Array, seeds: int, worlds: int) -> Array:
 
 
 def _stack(parts: list[Array]) -> Array:
-    """Along a time axis behind the seeds; NumPy stays NumPy (one copy to the device later), JAX stays on the device."""
-    host = all(isinstance(part, np.ndarray) for part in parts)
-    return np.stack(parts, axis=1) if host else jnp.stack([jnp.asarray(part) for part in parts], axis=1)
+    """Along a time axis behind the seeds. What the host made stays there (one copy to the device later; the first
+    observation may come from the device), the rest stays on the device."""
+    host = isinstance(parts[-1], np.ndarray)
+    return np.stack([np.asarray(part) for part in parts], axis=1) if host else jnp.stack(parts, axis=1)
 
 
 def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int) -> tuple[Worlds, Batch]:
