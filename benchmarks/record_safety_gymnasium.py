@@ -1,6 +1,7 @@
 """Record single steps of safety-gymnasium 1.0.0 for the parity tests (tests/data/*.npz).
 
     python3.10 benchmarks/record_safety_gymnasium.py tests/data PointGoal2 CarPush2 PointCircle1
+    python3.10 benchmarks/record_safety_gymnasium.py tests/data OpenLoop
 
 Run it with an interpreter that has safety-gymnasium (Python 3.10, mujoco 2.3.3, numpy below 1.24; set
 MUJOCO_GL=disabled). Each row holds the whole state before a step and what the step gave, named as in
@@ -89,9 +90,40 @@ def record(name: str) -> dict[str, np.ndarray]:
     return {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
 
+def open_loop(steps: int = 100) -> dict[str, np.ndarray]:
+    """Whole runs from a reset under fixed actions, robots alone on the floor."""
+    import safety_gymnasium
+
+    times = np.arange(steps)[:, None] / 10.0
+    actions = {
+        "CarCircle0": [0.01 * np.sin(times * [0.7, 1.1] + phase) for phase in (0.0, 2.0)],
+        # The yaw servo is chaotic unless saturated: even from rest it blows a rounding error of the thrust's direction
+        # up to 6e-4 rad within four steps.
+        "PointCircle0": [np.stack([0.05 * np.sin(times[:, 0]), np.full(steps, turn)], 1) for turn in (1.0, -1.0)],
+    }
+    found = {}
+    for name, sequences in actions.items():
+        env = safety_gymnasium.make(f"Safety{name}-v0")
+        task = env.unwrapped.task
+        for number, sequence in enumerate(sequences):
+            env.reset(seed=number)
+            key = f"{name}.{number}"
+            body = task.model.body("agent")
+            found[f"{key}.start"] = np.concatenate([body.pos[:2], body.quat[[0, 3]]])
+            found[f"{key}.first"], found[f"{key}.action"], path = task.data.qpos.copy(), sequence, []
+            for action in sequence:
+                env.step(action)
+                path.append(task.data.qpos.copy())
+            found[f"{key}.qpos"] = np.array(path)
+    return found
+
+
 def main() -> None:
     folder, names = Path(sys.argv[1]), sys.argv[2:]
     for name in names:
+        if name == "OpenLoop":
+            np.savez_compressed(folder / "OpenLoop.npz", **open_loop())
+            continue
         data = record(name)
         np.savez_compressed(folder / f"{name}.npz", **data)
         costs = {key: float(value.mean()) for key, value in data.items() if key.startswith("cost")}

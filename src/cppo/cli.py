@@ -13,6 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from cppo.commands.bench import Bench
 from cppo.commands.video import Video
 from cppo.types import TrainingError, UsageError
 
@@ -202,7 +203,7 @@ class Algos:
         console.print(table)
 
 
-COMMANDS = {"train": Train, "eval": Eval, "plot": Plot, "envs": Envs, "algos": Algos, "video": Video}
+COMMANDS = {"train": Train, "eval": Eval, "plot": Plot, "envs": Envs, "algos": Algos, "video": Video, "bench": Bench}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -249,7 +249,7 @@ def _mp4(out: Path, pictures: Iterator[np.ndarray], rate: float) -> None:
         warnings.filterwarnings("ignore", message=".*os.fork.*")  # the encoder is a process that never touches JAX
         with imageio.get_writer(str(out), fps=rate, macro_block_size=2) as writer:
             for picture in pictures:
-                writer.append_data(picture)
+                writer.append_data(picture)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _gif(out: Path, pictures: Iterator[np.ndarray], rate: float) -> None:

@@ -1,5 +1,8 @@
 """One environment step from every row of recorded transitions: what parity tests are built on.
 
+``cppo.envs.replay(name, transitions, backend)`` calls ``replay`` below; the module itself is callable, so that both
+spellings work.
+
 ``transitions`` holds arrays named as in the recordings, one row a step. Safety Gym: qpos, qvel, warm, agent_xy0 and
 agent_rot0 (the robot body's compiled position and quaternion), goal, hazards, pillar (one, or several along an axis of
 their own), last_a, last_b, action, and goal_next, which is used where the goal is met. AntCircle: qpos, qvel, warm,
@@ -8,7 +11,10 @@ xpos_prev, action. What a task does not have (Circle's goal) may hold anything.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,9 +48,23 @@ def replay(
     if name not in SCENES or backend not in STEPPERS:
         known = ", ".join([*SCENES, "AntCircle"])
         raise UsageError(f"no replay of {name!r} on {backend!r}: names are {known}; backends are {', '.join(STEPPERS)}")
+    _check(SCENES[name], transitions)
     step = _recorded_step(transitions) if physics == "recorded" else STEPPERS[backend]
     with double_on_cpu():
         return _replay_navigation(name, transitions, step)
+
+
+def _check(scene: Scene, transitions: Transitions) -> None:
+    needed = ("qpos", "qvel", "warm", "agent_xy0", "agent_rot0", "goal", "hazards", "last_a", "last_b", "action")
+    missing = [key for key in (*needed, "pillar", "goal_next") if key not in transitions]
+    if missing:
+        raise UsageError(
+            f"the transitions have no {', '.join(missing)}; {scene.name} needs them (see cppo.envs.replay)"
+        )
+    rows = len(transitions["qpos"])
+    for key, size in (("qpos", scene.qpos_size), ("qvel", scene.qvel_size), ("warm", scene.qvel_size), ("action", 2)):
+        if np.shape(transitions[key]) != (rows, size):
+            raise UsageError(f"{key} has shape {np.shape(transitions[key])}; {scene.name} needs {(rows, size)}")
 
 
 def _replay_navigation(name: str, transitions: Transitions, step: Stepper) -> dict[str, np.ndarray]:
@@ -116,3 +136,11 @@ def _replay_ant(transitions: Transitions, physics: str) -> dict[str, np.ndarray]
         outcome = as_numpy(ant_circle.advance(*(jnp.asarray(x) for x in (transitions["xpos_prev"], torso, qpos, qvel))))
     seen = {"qpos_next": qpos, "qvel_next": qvel, "xpos_next": torso, "obs": outcome.obs}
     return seen | {"reward": outcome.reward, "cost": outcome.cost[:, 0], "terminated": outcome.terminated}
+
+
+class _CallableModule(ModuleType):
+    def __call__(self, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
+        return replay(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule
