@@ -23,7 +23,7 @@ lint: $(READY)
 
 bench: $(READY)  ## timings, as ratios measured in one run
 	$(BIN)/python benchmarks/estep.py
-	$(BIN)/python benchmarks/envs.py
+	$(BIN)/cppo bench env
 	$(BIN)/python benchmarks/algos.py
 
 clean:

@@ -1,4 +1,4 @@
-"""The command line: ``cppo train | compare | eval | plot | envs | algos``."""
+"""The command line: ``cppo train | compare | eval | plot | video | envs | algos | …``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from cppo.commands.bench import Bench
 from cppo.commands.compare import Compare
+from cppo.commands.video import Video
 from cppo.types import TrainingError, UsageError
 
 Positional = tyro.conf.Positional
@@ -61,6 +63,7 @@ class Train:
     def __call__(self) -> None:
         from cppo.display import summary_table
         from cppo.settings import parse_assignments
+        from cppo.timing import sentence
         from cppo.train import resume, train
 
         options: dict[str, Any] = dict(checkpoint_seconds=self.checkpoint_seconds, tensorboard=self.tensorboard)
@@ -82,6 +85,7 @@ class Train:
                 **options,
             )
         console.print(summary_table(run.summary, f"{run.plan.algo} on {run.plan.env}"))
+        console.print(sentence(run.summary["time"]), highlight=False)
         console.print(f"Saved in {run.folder}. See it with: cppo plot {run.folder}", highlight=False)
 
 
@@ -200,7 +204,16 @@ class Algos:
         console.print(table)
 
 
-COMMANDS = {"train": Train, "compare": Compare, "eval": Eval, "plot": Plot, "envs": Envs, "algos": Algos}
+COMMANDS = {
+    "train": Train,
+    "compare": Compare,
+    "eval": Eval,
+    "plot": Plot,
+    "video": Video,
+    "envs": Envs,
+    "algos": Algos,
+    "bench": Bench,
+}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from jaxtyping import Array
 
 from cppo import episodes
 from cppo.networks import scale_action
+from cppo.timing import Clock
 from cppo.types import Batch, BatchedEnv, Key, PyTree
 
 Act = Callable[[PyTree, Array, Key], Array]  # (algorithm state, observations of all worlds, key) -> actions
@@ -60,26 +62,45 @@ def scan_collect(
 
 
 def host_collect(
-    env: BatchedEnv, act: Callable[..., Array], agents: PyTree, env_state: PyTree, obs: Array, keys: Key, length: int
+    env: BatchedEnv,
+    act: Callable[..., Array],
+    env_state: PyTree,
+    obs: Array,
+    keys: Key,
+    length: int,
+    clock: Clock,
 ) -> tuple[PyTree, Array, Rollout]:
     """The same for S seeds on a host environment of S·W worlds.
 
-    ``act(agents, obs (S, W, …), keys (S, 2), t)`` is jitted and returns actions in the policy's and the environment's
-    units; ``obs`` is (S, W, …). The rollout comes back as (S, time, W, …).
+    ``act(obs (S, W, …), keys (S, 2), t)`` is jitted and returns actions in the policy's units (S, W, …) and in the
+    environment's (S·W, …); ``obs`` is (S, W, …). The rollout comes back as (S, time, W, …). ``clock`` learns how long
+    the environment took.
     """
     seeds, worlds = obs.shape[:2]
     steps = []
     for t in range(length):
-        action, env_action = act(agents, obs, keys, t)
-        env_state, step = env.advance(env_state, env_action.reshape(seeds * worlds, *env_action.shape[2:]))
-        parts = Rollout(obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
-        steps.append(jax.tree.map(lambda part: _seeds(np.asarray(part), seeds, worlds), parts))
+        action, env_action = act(obs, keys, t)
+        began = time.perf_counter()
+        env_state, step = env.advance(env_state, env_action)
+        clock.add("environment", time.perf_counter() - began)
+        if isinstance(step.reward, np.ndarray):
+            action = np.asarray(action)
+        parts = (obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
+        steps.append([_seeds(part, seeds, worlds) for part in parts])
         obs = _seeds(step.obs, seeds, worlds)
-    return env_state, obs, Rollout(*(np.stack(parts, axis=1) for parts in zip(*steps, strict=True)))
+    stacked = [_stack([step[i] for step in steps]) for i in range(len(Rollout._fields))]
+    return env_state, obs, Rollout(*stacked)
 
 
 def _seeds(x: Array, seeds: int, worlds: int) -> Array:
     return x if x.shape[:2] == (seeds, worlds) else x.reshape(seeds, worlds, *x.shape[1:])
+
+
+def _stack(parts: list[Array]) -> Array:
+    """Along a time axis behind the seeds. What the host made stays there (one copy to the device later; the first
+    observation may come from the device), the rest stays on the device."""
+    host = isinstance(parts[-1], np.ndarray)
+    return np.stack([np.asarray(part) for part in parts], axis=1) if host else jnp.stack(parts, axis=1)
 
 
 class DeviceCollector:
@@ -91,28 +112,29 @@ class DeviceCollector:
 
     def __init__(self, env: Any, act: Callable[..., tuple[Array, Array]], length: int):
         self.env, self.act, self.length = env, act, length
-        self._first = jax.jit(self._choose)
-        self._next = jax.jit(self._one_step, donate_argnums=(0, 1))
+        self._first = jax.jit(self._choose, static_argnums=0)
+        self._next = jax.jit(self._one_step, static_argnums=0, donate_argnums=(1, 2))
 
     def __call__(
-        self, settings: Any, agents: PyTree, env_state: PyTree, obs: Array, keys: Key
+        self, structure: Any, leaves: list[Array], env_state: PyTree, obs: Array, keys: Key
     ) -> tuple[PyTree, Array, Rollout]:
-        action, inputs = self._first(settings, agents, env_state, obs, keys, 0)
+        """``act(structure, leaves, obs, keys, t)`` gives actions as for ``host_collect``."""
+        action, inputs = self._first(structure, leaves, env_state, obs, keys, 0)
         buffers, now = None, (obs, action)
         for t in range(self.length):
             moved = self.env.run(inputs)
             if buffers is None:
                 buffers = self._buffers(env_state, now, moved)
-            env_state, buffers, now, inputs = self._next(buffers, env_state, now, moved, settings, agents, keys, t)
+            env_state, buffers, now, inputs = self._next(structure, buffers, env_state, now, moved, leaves, keys, t)
             env_state = self.env.attend(env_state)
         assert buffers is not None, "a rollout has at least one step"
         return env_state, now[0], buffers
 
     def _choose(
-        self, settings: Any, agents: PyTree, env_state: PyTree, obs: Array, keys: Key, t: Array
+        self, structure: Any, leaves: list[Array], env_state: PyTree, obs: Array, keys: Key, t: Array | int
     ) -> tuple[Array, Array]:
-        action, env_action = self.act(settings, agents, obs, keys, t)
-        return action, self.env.inputs(env_state, env_action.reshape(-1, *env_action.shape[2:]))
+        action, env_action = self.act(structure, leaves, obs, keys, t)
+        return action, self.env.inputs(env_state, env_action)
 
     def _record(self, env_state: PyTree, now: tuple[Array, Array], moved: Any) -> tuple[PyTree, Array, Rollout]:
         obs, action = now
@@ -123,19 +145,19 @@ class DeviceCollector:
 
     def _one_step(
         self,
+        structure: Any,
         buffers: Rollout,
         env_state: PyTree,
         now: tuple[Array, Array],
         moved: Any,
-        settings: Any,
-        agents: PyTree,
+        leaves: list[Array],
         keys: Key,
         t: Array,
     ) -> tuple[PyTree, Rollout, tuple[Array, Array], Array]:
         env_state, obs, parts = self._record(env_state, now, moved)
         write = lambda whole, part: jax.lax.dynamic_update_index_in_dim(whole, part, t, 1)  # noqa: E731
         buffers = jax.tree.map(write, buffers, parts)
-        action, inputs = self._choose(settings, agents, env_state, obs, keys, t + 1)
+        action, inputs = self._choose(structure, leaves, env_state, obs, keys, t + 1)
         return env_state, buffers, (obs, action), inputs
 
     def _buffers(self, env_state: PyTree, now: tuple[Array, Array], moved: Any) -> Rollout:

@@ -6,6 +6,7 @@ both run in one program, otherwise the environment steps outside and only acting
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from jaxtyping import Array, Int
 from cppo import collect, episodes
 from cppo.algos import Algorithm
 from cppo.networks import Networks, scale_action
+from cppo.timing import Clock
 from cppo.types import Batch, BatchedEnv, Key, Metrics, PyTree
 
 
@@ -40,10 +42,11 @@ class Learner:
         self.min_episodes = first.min_episodes
         self.networks = Networks(env.spec, first.hidden, first.activation, first.critic_clock)
         self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
-        act = jax.vmap(self._act_lane, in_axes=(0, 0, 0, 0, None))
-        self._act = jax.jit(act)
-        self._collect = collect.DeviceCollector(env, act, self.length) if env.backend == "warp" else self._host_collect
+        self._act = jax.jit(self._act_lanes, static_argnums=0)
+        self._device = collect.DeviceCollector(env, self._act_lanes, self.length) if env.backend == "warp" else None
         self._update = jax.jit(jax.vmap(self._update_lane))
+        self.clock = Clock()
+        self.last: tuple[PyTree, Batch, Key] | None = None  # agents, batch and keys of the newest update on the host
 
     @property
     def batch_size(self) -> int:
@@ -79,22 +82,45 @@ class Learner:
     def iterate(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Collect one batch and update; metrics have a leading axis of lanes."""
         if self.env.jittable:
-            return self._iterate(self.settings, state)
-        if self.env.backend == "warp":
+            with self.clock("compiled"):
+                return jax.block_until_ready(self._iterate(self.settings, state))
+        if self._device is not None:
             # Arrays that come from Warp are tied to its device. Tie the others, too, or all would be compiled twice.
-            device = jax.local_devices()[0]
-            self.settings, state = jax.device_put(self.settings, device), jax.device_put(state, device)
+            self.settings, state = jax.device_put((self.settings, state), jax.local_devices()[0])
         key, act_key, update_key = _split3(state.key)
-        host_env, obs, rollout = self._collect(self.settings, state.agent, state.host_env, state.worlds.obs, act_key)
-        worlds = state.worlds._replace(obs=obs)
-        agent, worlds, metrics = self._update(self.settings, state.agent, worlds, rollout, update_key)
+        # Flattened once: an agent is a tree of some hundred arrays, and a step takes less than a millisecond.
+        leaves, structure = jax.tree.flatten((self.settings, state.agent))
+        collected = self._collect_on_host if self._device is None else self._collect_on_device
+        host_env, obs, rollout = collected(structure, leaves, state, act_key)
+        with self.clock("update"):
+            worlds = state.worlds._replace(obs=obs)
+            updated = self._update(self.settings, state.agent, worlds, rollout, update_key)
+            agent, worlds, batch, metrics = jax.block_until_ready(updated)
+        self.last = state.agent, batch, update_key
         return TrainState(agent, worlds, key, state.iteration + 1, host_env), metrics
 
-    def _host_collect(
-        self, settings: Any, agents: PyTree, host_env: PyTree, obs: Array, keys: Key
+    def _collect_on_device(
+        self, structure: Any, leaves: list[Array], state: TrainState, keys: Key
     ) -> tuple[PyTree, Array, collect.Rollout]:
-        act = lambda *now: self._act(settings, *now)  # noqa: E731
-        return collect.host_collect(self.env, act, agents, host_env, obs, keys, self.length)
+        assert self._device is not None
+        with self.clock("environment"):  # acting is part of its compiled calls
+            collected = self._device(structure, leaves, state.host_env, state.worlds.obs, keys)
+            return jax.block_until_ready(collected)
+
+    def _collect_on_host(
+        self, structure: Any, leaves: list[Array], state: TrainState, keys: Key
+    ) -> tuple[PyTree, Array, collect.Rollout]:
+        began, physics = time.perf_counter(), _physics_seconds(self.env)
+        before = self.clock.seconds["environment"]
+        act = lambda *now: self._act(structure, leaves, *now)  # noqa: E731
+        collected = collect.host_collect(self.env, act, state.host_env, state.worlds.obs, keys, self.length, self.clock)
+        physics = _physics_seconds(self.env) - physics
+        stepping = self.clock.seconds["environment"] - before
+        self.clock.add("acting", time.perf_counter() - began - stepping)
+        if physics:
+            self.clock.add("physics", physics)
+            self.clock.add("environment", -physics)
+        return collected
 
     def _ages(self) -> Int[Array, " world"]:
         """Zero where whole episodes fit a rollout; else spread over the episode so that ends do not coincide."""
@@ -107,8 +133,16 @@ class Learner:
         key, act_key, update_key = jax.random.split(state.key, 3)
         act = lambda agent, obs, k: self.algorithm.act(self.networks, settings, agent, obs, k)  # noqa: E731
         worlds, rollout = collect.scan_collect(self.env, act, state.agent, state.worlds, act_key, self.length)
-        agent, worlds, metrics = self._update_lane(settings, state.agent, worlds, rollout, update_key)
+        agent, worlds, _, metrics = self._update_lane(settings, state.agent, worlds, rollout, update_key)
         return TrainState(agent, worlds, key, state.iteration + 1, None), metrics
+
+    def _act_lanes(
+        self, structure: Any, leaves: list[Array], obs: Array, keys: Key, t: Array | int
+    ) -> tuple[Array, Array]:
+        """Actions of all lanes, in the policies' units and, all worlds in one row, in the environment's."""
+        settings, agents = jax.tree.unflatten(structure, leaves)
+        actions, env_actions = jax.vmap(self._act_lane, in_axes=(0, 0, 0, 0, None))(settings, agents, obs, keys, t)
+        return actions, env_actions.reshape(-1, *env_actions.shape[2:])
 
     def _act_lane(self, settings: Any, agent: PyTree, obs: Array, key: Key, t: Array) -> tuple[Array, Array]:
         action = self.algorithm.act(self.networks, settings, agent, obs, jax.random.fold_in(key, t))
@@ -116,13 +150,13 @@ class Learner:
 
     def _update_lane(
         self, settings: Any, agent: PyTree, worlds: collect.Worlds, rollout: collect.Rollout, key: Key
-    ) -> tuple[PyTree, collect.Worlds, Metrics]:
+    ) -> tuple[PyTree, collect.Worlds, Batch, Metrics]:
         worlds, batch = collect.to_batch(worlds, rollout, settings.cost_discount, self.min_episodes)
         updated, metrics = self.algorithm.update(self.networks, settings, agent, batch, key)
         # Without one finished episode J_c is unknown and no limit can be kept: wait.
         ready = batch.episodes.count > 0
         agent = jax.tree.map(lambda new, old: jnp.where(ready, new, old), updated, agent)
-        return agent, worlds, _episode_metrics(batch) | metrics | {"waiting": ~ready}
+        return agent, worlds, batch, _episode_metrics(batch) | metrics | {"waiting": ~ready}
 
 
 def _episode_metrics(batch: Batch) -> Metrics:
@@ -134,6 +168,11 @@ def _episode_metrics(batch: Batch) -> Metrics:
         "episodes": batch.episodes.ended,
         "nonfinite": jnp.sum(~finite),
     }
+
+
+def _physics_seconds(env: BatchedEnv) -> float:
+    """Seconds that an environment's threads have spent in MuJoCo so far, where it counts them."""
+    return getattr(getattr(env, "threads", None), "seconds", 0.0)
 
 
 def _split3(keys: Key) -> tuple[Key, Key, Key]:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from cppo import checkpoint, log
+from cppo import checkpoint, log, timing
 from cppo import plan as plans
 from cppo.display import Display
 from cppo.learner import Learner, TrainState
@@ -153,11 +153,14 @@ def _loop(
 
     console = Console(quiet=True) if show is False else None
     display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show, console)
+    first = 0.0  # seconds of the first iteration, which compiles
     with writer, display, _stop_on_interrupt() as interrupted:
         told_waiting = False
         for iteration in range(done + 1, plan.iterations + 1):
             state, metrics = learner.iterate(state)
             metrics = jax.device_get(metrics)
+            if iteration == done + 1:
+                first = learner.clock.restart()
             rows = _rows(plan, learner, iteration, metrics, elapsed())
             _refuse_nonfinite_signals(plan, metrics, iteration)
             writer.write(rows)
@@ -175,6 +178,7 @@ def _loop(
                 display.message(f"Stopped and saved. Go on with: cppo train --resume {folder}")
                 raise KeyboardInterrupt
     summary = log.summarise(log.read_metrics(folder), plan.cost_limits, elapsed(), plan.iterations * learner.batch_size)
+    summary["time"] = timing.split(learner.clock, first, time.monotonic() - began, plan.iterations - done, learner)
     log.write_json(folder / "summary.json", summary)
     return Run(folder)
 

@@ -8,24 +8,58 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import cppo.envs.gym_export  # noqa: F401 (registers the environments)
+from cppo.envs import names
 from cppo.types import UsageError
 
+QUICK = ["PointGoal1", "CarPush2", "AntCircle", "PointCircle", "ProbeDiscrete"]
 
-@pytest.mark.parametrize("name", ["PointGoal1", "PointPush1", "CarPush1", "AntCircle"])
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in names() if name not in QUICK)]
+)
 def test_passes_the_checker(name):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(infinity|-inf|inf).*")
         check_env(gymnasium.make(f"cppo/{name}-v0").unwrapped, skip_render_check=True)
 
 
-def test_five_values_six_values_and_costs():
-    env = gymnasium.make("cppo/PointGoal1-v0")
-    first, _ = env.reset(seed=3)
-    obs, _, terminated, truncated, info = env.step(np.zeros(2, np.float32))
-    assert obs.shape == (60,) and info["cost"] == 0.0 and not (terminated or truncated)
-    other = gymnasium.make("cppo/PointGoal1-v0", six_tuple=True, disable_env_checker=True)
-    np.testing.assert_array_equal(other.reset(seed=3)[0], first)
-    assert len(other.step(np.zeros(2, np.float32))) == 6
+def test_five_values_and_the_six_of_safety_gymnasium():
+    """The flag adds the cost behind the reward and changes nothing else."""
+    five = gymnasium.make("cppo/PointGoal1-v0")
+    six = gymnasium.make("cppo/PointGoal1-v0", six_tuple=True, disable_env_checker=True)
+    np.testing.assert_array_equal(five.reset(seed=3)[0], six.reset(seed=3)[0])
+    for env in (five.unwrapped, six.unwrapped):  # a hazard under the robot
+        task = env._state.task
+        hazards = np.array(task.hazards)
+        hazards[0, 0] = task.start[0, :2]
+        env._state = env._state._replace(task=task._replace(hazards=hazards))
+    obs, reward, terminated, truncated, info = five.step(np.ones(2, np.float32))
+    assert obs.shape == (60,) and info == {"cost": 1.0} and not (terminated or truncated)
+    seen = six.step(np.ones(2, np.float32))
+    np.testing.assert_array_equal(seen[0], obs)
+    assert seen[1:] == (reward, 1.0, False, False, {"cost": 1.0})
+
+
+def test_several_costs_are_told_apart_and_total_as_in_the_original():
+    env = gymnasium.make("cppo/CarPush2-v0", six_tuple=True, disable_env_checker=True)
+    env.reset(seed=0)
+    inner = env.unwrapped
+    hazards = np.array(inner._state.task.hazards)
+    hazards[0, :] = inner._state.task.start[0, :2]  # all four hazards at once
+    inner._state = inner._state._replace(task=inner._state.task._replace(hazards=hazards))
+    _, _, cost, _, _, info = env.step(np.zeros(2, np.float32))
+    assert cost == 1.0 and info == {"cost": 1.0, "cost_hazards": 1.0, "cost_pillars": 0.0}
+
+
+def test_bad_actions_are_refused_with_advice():
+    env = gymnasium.make("cppo/PointCircle-v0", disable_env_checker=True).unwrapped
+    with pytest.raises(UsageError, match="call reset"):
+        env.step(np.zeros(2))
+    env.reset(seed=0)
+    with pytest.raises(UsageError, match=r"PointCircle needs \(1, 2\)"):
+        env.step(np.zeros(3))
+    with pytest.raises(UsageError, match="NaN"):
+        env.step(np.array([np.nan, 0.0]))
 
 
 def test_episode_ends_at_its_limit():

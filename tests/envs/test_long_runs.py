@@ -1,5 +1,6 @@
 """Long runs: a uniformly random policy scores as on the original, memory stays flat, many worlds fit."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -45,11 +46,38 @@ def test_memory_stays_flat():
     ages = rng.integers(0, 1000, worlds)
     state, _ = env.init(np.asarray(jax.random.split(jax.random.PRNGKey(0), worlds)), ages)
     peaks = []
-    for t in range(2400):
+    for t in range(4800):
         state, _ = env.advance(state, rng.uniform(-1, 1, (worlds, 2)))
         if t % 800 == 799:
             peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    assert peaks[-1] - peaks[0] < 20  # MiB, over 400,000 steps
+    assert peaks[-1] - peaks[0] < 20  # MiB, over a million steps after the first 200,000
+
+
+ELSEWHERE = """
+import jax, numpy as np
+from cppo.envs import safety_gym, ant_circle
+cpu, other = jax.devices()
+jax.config.update("jax_default_device", other)  # what a GPU would be: the learner's device
+seen = set()
+def watch(tree, original=safety_gym.as_numpy):
+    seen.update(device for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array) for device in leaf.devices())
+    return original(tree)
+safety_gym.as_numpy = ant_circle.as_numpy = watch
+from cppo.envs.mujoco_tasks import build
+for name, size in (("PointGoal1", 2), ("AntCircle", 8)):
+    env = build(name, 2)
+    state, _ = env.init(jax.random.split(jax.random.PRNGKey(0), 2))
+    state, step = env.advance(state, jax.numpy.zeros((2, size)))
+    assert isinstance(step.obs, np.ndarray) and state.age.dtype == np.int32
+assert jax.numpy.zeros(1).devices() == {other}
+assert seen == {cpu}, seen
+"""
+
+
+@pytest.mark.slow
+def test_tasks_on_threads_run_on_the_cpu_whatever_the_default_device():
+    variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", ELSEWHERE], check=True, env=variables)
 
 
 @pytest.mark.slow

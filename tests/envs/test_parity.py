@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cppo
 from cppo.envs.replay import navigation_state, replay
 from cppo.envs.tasks.scenes import SCENES, Scene
 from cppo.types import UsageError
@@ -112,6 +113,21 @@ def test_ant_circle():
         for key in ("qpos_next", "qvel_next", "xpos_next", "reward"):
             assert np.median(np.abs(step[key] - data[key])[rows]) <= 1e-9, (mode, key)
     assert np.quantile(np.abs(step["xpos_next"] - data["xpos_next"]), 0.99) <= 1e-9
+
+
+def test_replay_has_two_spellings():
+    data = recording("PointGoal1")
+    few = {key: value[:3] for key, value in data.items()}
+    ours = cppo.envs.replay("PointGoal1", few, "threads")
+    np.testing.assert_array_equal(ours["obs"], cppo.envs.replay.replay("PointGoal1", few)["obs"])
+
+
+def test_what_a_recording_lacks_is_named():
+    data = recording("PointGoal1")
+    with pytest.raises(UsageError, match="no warm, goal_next"):
+        replay("PointGoal1", {key: value for key, value in data.items() if key not in ("warm", "goal_next")})
+    with pytest.raises(UsageError, match=r"qpos has shape \(802, 10\); PointGoal2 needs \(802, 73\)"):
+        replay("PointGoal2", data)
 
 
 def test_unknown_names_and_backends_are_refused():

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from cppo.envs import mujoco_tasks
+from cppo.envs import replay as replay  # cppo.envs.replay(name, transitions, backend)
 from cppo.envs.batched import JaxEnv, World
 from cppo.envs.point_circle import PointCircle
 from cppo.envs.probes import ProbeBox, ProbeDiscrete, ProbeState, ProbeTwo

@@ -26,6 +26,7 @@ LIDAR_COLOURS = {
     "pillars": (0.5, 0.5, 1),
     "vases": (0, 1, 1),
     "box": (1, 1, 0),
+    "circle": (0, 1, 0),
 }
 RING_RADIUS, RING_HEIGHT, RING_SPACING, BALL = 0.25, 0.35, 0.08, 0.025  # m
 NO_RENDERER = (
@@ -77,7 +78,8 @@ class Picture:
         data.mocap_quat[:bodies] = fixed[3 * bodies :].reshape(bodies, 4)
         hazards = np.column_stack([state.task.hazards[0], np.full(scene.hazards, HAZARD_HEIGHT)])
         data.mocap_pos[bodies : bodies + scene.hazards] = hazards
-        data.mocap_pos[bodies + scene.hazards] = (*state.task.goal[0], GOAL_HEIGHT)
+        if scene.task != "circle":
+            data.mocap_pos[bodies + scene.hazards] = (*state.task.goal[0], GOAL_HEIGHT)
 
     def _draw_lidars(self, obs: np.ndarray, scene: Scene) -> None:
         body = self.data.body("robot")

@@ -1,14 +1,21 @@
 """One environment step from every row of recorded transitions: what parity tests are built on.
 
+``cppo.envs.replay(name, transitions, backend)`` calls ``replay`` below; the module itself is callable, so that both
+spellings work.
+
 ``transitions`` holds arrays named as in the recordings, one row a step. Safety Gym: qpos, qvel, warm, agent_xy0 and
-agent_rot0 (the robot body's compiled position and quaternion), goal, hazards, pillar, last_a, last_b, action, and
-goal_next, which is used where the goal is met. AntCircle: qpos, qvel, warm, xpos_prev, action.
+agent_rot0 (the robot body's compiled position and quaternion), goal, hazards, pillar (one, or several along an axis of
+their own), last_a, last_b, action, and goal_next, which is used where the goal is met. AntCircle: qpos, qvel, warm,
+xpos_prev, action. What a task does not have (Circle's goal) may hold anything.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +41,7 @@ def replay(
 ) -> dict[str, np.ndarray]:
     """Step every row once; returns qpos_next, qvel_next, obs, reward, cost and goal_met.
 
+    ``cost`` has one number for each row, or (row, constraint) where the scene has several constraints.
     ``physics="recorded"`` takes qpos_next and qvel_next from the transitions, so that only sensors and task are
     computed. AntCircle returns xpos_next and terminated in place of goal_met.
     """
@@ -44,6 +52,7 @@ def replay(
     if name not in SCENES or backend not in STEPPERS:
         known = ", ".join([*SCENES, "AntCircle"])
         raise UsageError(f"no replay of {name!r} on {backend!r}: names are {known}; backends are {', '.join(STEPPERS)}")
+    _check(SCENES[name], transitions)
     step = _recorded_step(transitions) if physics == "recorded" else STEPPERS[backend]
     scene = SCENES[name]
     state = navigation_state(scene, transitions)
@@ -57,11 +66,29 @@ def replay(
     return seen | {"obs": obs, "reward": reward, "cost": cost, "goal_met": met}
 
 
+def _check(scene: Scene, transitions: Transitions) -> None:
+    needed = ("qpos", "qvel", "warm", "agent_xy0", "agent_rot0", "goal", "hazards", "last_a", "last_b", "action")
+    missing = [key for key in (*needed, "pillar", "goal_next") if key not in transitions]
+    if missing:
+        raise UsageError(
+            f"the transitions have no {', '.join(missing)}; {scene.name} needs them (see cppo.envs.replay)"
+        )
+    rows = len(transitions["qpos"])
+    for key, size in (("qpos", scene.qpos_size), ("qvel", scene.qvel_size), ("warm", scene.qvel_size), ("action", 2)):
+        if np.shape(transitions[key]) != (rows, size):
+            raise UsageError(f"{key} has shape {np.shape(transitions[key])}; {scene.name} needs {(rows, size)}")
+
+
 def _judge(scene, task, qpos, sensors, goal_next):
     seen = navigation.look(scene, task.start, qpos, sensors)
+    cost = navigation.costs(scene, task, seen)
+    cost = cost if cost.shape[1] > 1 else cost[:, 0]
+    if scene.task == "circle":
+        reward = navigation.circle_reward(seen)
+        return navigation.observe(scene, task, seen), reward, cost, jnp.zeros(len(reward), bool)
     reward, met = navigation.reward_and_success(scene, task.last, navigation.distances(scene, task.goal, seen))
     obs = navigation.observe(scene, task._replace(goal=jnp.where(met[:, None], goal_next, task.goal)), seen)
-    return obs, reward, navigation.hazard_cost(scene, task, seen)[:, 0], met
+    return obs, reward, cost, met
 
 
 def navigation_state(scene: Scene, transitions: Transitions) -> SafetyGymState:
@@ -71,7 +98,7 @@ def navigation_state(scene: Scene, transitions: Transitions) -> SafetyGymState:
     task = Task(
         goal=transitions["goal"][:, :2],
         hazards=transitions["hazards"][..., :2],
-        pillars=transitions["pillar"][:, None, :2][:, : scene.pillars],
+        pillars=transitions["pillar"].reshape(rows, -1, 3)[:, : scene.pillars, :2],
         last=np.stack([transitions["last_a"], transitions["last_b"]], -1),
         start=np.concatenate([place, turn], -1),
     )
@@ -138,3 +165,11 @@ def _replay_ant(transitions: Transitions, physics: str, backend: str) -> dict[st
         outcome = as_numpy(ant_circle.advance(*(jnp.asarray(x) for x in (transitions["xpos_prev"], torso, qpos, qvel))))
     seen = {"qpos_next": qpos, "qvel_next": qvel, "xpos_next": torso, "obs": outcome.obs}
     return seen | {"reward": outcome.reward, "cost": outcome.cost[:, 0], "terminated": outcome.terminated}
+
+
+class _CallableModule(ModuleType):
+    def __call__(self, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
+        return replay(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

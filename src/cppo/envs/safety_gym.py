@@ -1,4 +1,4 @@
-"""Safety Gym's Goal and Push as batched environments on CPU threads.
+"""Safety Gym's Goal, Push and Circle as batched environments on CPU threads.
 
 A step is: MuJoCo for the worlds that need it, then one jitted call for everything else (the Point robot's closed form,
 observation, reward, cost, new goals). Physics and task run in float64; what the learner sees is float32. The state
@@ -92,7 +92,7 @@ class SafetyGymEnv:
         physics = Physics(*(np.asarray(leaf) for leaf in state.physics))
         if len(rows) == self.num_envs:
             return self._roll(physics, ctrl)
-        sensors = np.zeros((self.num_envs, self.scene.robot.sensors))
+        sensors = np.zeros((self.num_envs, self.scene.sensors))
         full = Simulated(physics.qpos, physics.qvel, physics.warm, sensors)
         if not len(rows):
             return full
@@ -142,7 +142,8 @@ class SafetyGymEnv:
 def spec_of(scene: Scene) -> EnvSpec:
     """What a learner may know of a scene."""
     box = Box((-1.0,) * ACTUATORS, (1.0,) * ACTUATORS)
-    return EnvSpec(scene.name, (scene.obs_size,), box, ("cost",), (scene.cost_limit,), scene.episode_length)
+    limits = (scene.cost_limit,) * len(scene.cost_names)
+    return EnvSpec(scene.name, (scene.obs_size,), box, scene.cost_names, limits, scene.episode_length)
 
 
 def _scatter(whole: np.ndarray, rows: np.ndarray, part: np.ndarray) -> np.ndarray:
@@ -178,8 +179,10 @@ def merge(scene: Scene, state: SafetyGymState, ctrl: Array, simulated: Simulated
     robot = joints, speeds, point.point_accelerations(joints, speeds, ctrl)
     objects = point.settle(before.qpos, before.qvel, before.warm, state.settling, settling_table(scene))
     free = (jnp.concatenate(pair, 1) for pair in zip(robot, objects, strict=True))
+    qpos, qvel, warm = free
     sensors = point.point_sensors(joints, speeds, ctrl, state.task.start)
-    qpos, qvel, warm, sensors = (jnp.where(rows, a, b) for a, b in zip(simulated, (*free, sensors), strict=True))
+    untouched = qpos, qvel, warm, jnp.concatenate([sensors, point.object_sensors(scene, qvel)], 1)
+    qpos, qvel, warm, sensors = (jnp.where(rows, a, b) for a, b in zip(simulated, untouched, strict=True))
     return Physics(qpos, qvel, warm, before.mocap), sensors
 
 
@@ -193,7 +196,7 @@ def must_simulate(scene: Scene, task: Task, seen: Seen, physics: Physics, settli
 def state_of(scene: Scene, physics: Physics, task: Task, key: Key, age: Int[Array, " world"]) -> SafetyGymState:
     """A state from its parts, on the host, with objects whose past is unknown."""
     with double_on_cpu():
-        seen = navigation.look(scene, task.start, physics.qpos, np.zeros((len(age), scene.robot.sensors)))
+        seen = navigation.look(scene, task.start, physics.qpos, np.zeros((len(age), scene.sensors)))
         unknown = np.full(len(age), -1, np.int32)
         simulate = np.asarray(must_simulate(scene, task, seen, physics, unknown))
     return SafetyGymState(physics, task, key, age, unknown, simulate)
@@ -206,7 +209,7 @@ def begin_episodes(scene: Scene, keys: Key) -> tuple[SafetyGymState, Float[Array
     next_keys, start, task = navigation.reset(scene, keys, jnp.dtype(jnp.float64))
     mocap = jnp.concatenate([part.reshape(worlds, -1) for part in navigation.mocap(scene, task)], 1)
     physics = Physics(start.qpos, start.qvel, jnp.zeros_like(start.qvel), mocap)
-    zero, blank = jnp.zeros(worlds, jnp.int32), jnp.zeros((worlds, scene.robot.sensors))
+    zero, blank = jnp.zeros(worlds, jnp.int32), jnp.zeros((worlds, scene.sensors))
     seen = navigation.look(scene, task.start, start.qpos, blank)
     state = SafetyGymState(physics, task, next_keys, zero, zero, must_simulate(scene, task, seen, physics, zero))
     if scene.robot.name != "point":

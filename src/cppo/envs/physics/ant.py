@@ -12,6 +12,7 @@ threads fit before they wait for each other.
 from __future__ import annotations
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ class AntThreads:
     def __init__(self, threads: int | None = None):
         self.model = ant_model()
         self.threads = threads or len(os.sched_getaffinity(0))
+        self.seconds = 0.0  # spent in MuJoCo so far
         self._data = [mujoco.MjData(self.model) for _ in range(self.threads)]
         self._pool = ThreadPoolExecutor(self.threads)
 
@@ -58,7 +60,9 @@ class AntThreads:
                 mujoco.mj_getState(self.model, data, after[world], WHOLE)
                 torso[world] = place
 
+        began = time.perf_counter()
         list(self._pool.map(step_share, range(self.threads)))  # list: raises what a thread raised
+        self.seconds += time.perf_counter() - began
         ends = np.cumsum([POSITIONS, VELOCITIES, VELOCITIES])
         qpos, qvel, acceleration, _ = np.split(after, ends, axis=1)
         return AntStep(qpos, qvel, acceleration, torso)

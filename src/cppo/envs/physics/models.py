@@ -22,6 +22,7 @@ import functools
 import mujoco
 
 from cppo.envs.tasks.scenes import (
+    CIRCLE_RADIUS,
     GOAL_HEIGHT,
     GOAL_SIZE,
     PILLAR_HEIGHT,
@@ -29,6 +30,7 @@ from cppo.envs.tasks.scenes import (
     START_HEIGHT,
     VASE_HALF,
     VASE_HEIGHT,
+    WALL,
     Robot,
     Scene,
 )
@@ -100,6 +102,7 @@ def navigation_xml(scene: Scene, visual: bool = False) -> str:
     vases = "".join(_vase(i) for i in range(scene.vases))
     box = _push_box(scene.robot) if scene.task == "push" else ""
     pillars = "".join(_pillar(i) for i in range(scene.pillars))
+    sensors += _object_sensors(scene)
     islands = 'island="disable"' if scene.robot.name == "point" else ""
     return f"""
 <mujoco model="{scene.name}">
@@ -150,6 +153,14 @@ def _pillar(index: int) -> str:
     </body>"""
 
 
+def _object_sensors(scene: Scene) -> str:
+    """Contacts of the robot with charged objects (vases, then pillars), then velocities of charged vases."""
+    vases = [f"vase{i}" for i in range(scene.vases * ("vases" in scene.charged))]
+    pillars = [f"pillar{i}" for i in range(scene.pillars * ("pillars" in scene.charged))]
+    touches = [f'\n    <contact subtree1="robot" body2="{name}" data="found"/>' for name in vases + pillars]
+    return "".join([*touches, *(f'\n    <framelinvel objtype="xbody" objname="{name}"/>' for name in vases)])
+
+
 def _markers(scene: Scene) -> str:
     hazard = f'type="cylinder" size="{scene.hazard_size} 0.01" contype="0" conaffinity="0" rgba="0 0 1 0.25"'
     goal = f'type="cylinder" size="{GOAL_SIZE} 0.15" contype="0" conaffinity="0" rgba="0 1 0 0.25"'
@@ -157,7 +168,19 @@ def _markers(scene: Scene) -> str:
         f'\n    <body name="hazard{i}" mocap="true" pos="0 0 {HAZARD_HEIGHT}"><geom {hazard}/></body>'
         for i in range(scene.hazards)
     ]
+    if scene.task == "circle":
+        return _circle_marks(scene)
     return "".join([*bodies, f'\n    <body name="goal" mocap="true" pos="0 0 {GOAL_HEIGHT}"><geom {goal}/></body>'])
+
+
+def _circle_marks(scene: Scene) -> str:
+    look = 'contype="0" conaffinity="0"'
+    rim = f'\n    <geom type="cylinder" size="{CIRCLE_RADIUS} 0.01" pos="0 0 0.01" {look} rgba="0 1 0 0.15"/>'
+    places = [(WALL, 0, 0.05, 3.5), (-WALL, 0, 0.05, 3.5), (0, WALL, 3.5, 0.05), (0, -WALL, 3.5, 0.05)]
+    return rim + "".join(
+        f'\n    <geom type="box" size="{dx} {dy} 0.05" pos="{x} {y} 0.05" {look} rgba="1 0 0 0.3"/>'
+        for x, y, dx, dy in places[: scene.walls]
+    )
 
 
 _SKY = """

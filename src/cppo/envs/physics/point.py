@@ -104,6 +104,15 @@ def point_sensors(
     return jnp.stack([*accelerometer, *velocimeter, zero, zero, w, *magnetometer], -1)
 
 
+def object_sensors(scene: Scene, qvel: Float[Array, "world qvel"]) -> Float[Array, "world sensor"]:
+    """What the model reports of charged objects while nothing touches them: no contact, and the vases' velocities."""
+    touches = jnp.zeros((len(qvel), scene.touch_sensors), qvel.dtype)
+    if "vases" not in scene.charged:
+        return touches
+    vases = qvel[:, scene.robot.velocities :].reshape(len(qvel), scene.free_objects, 6)[:, : scene.vases, :3]
+    return jnp.concatenate([touches, vases.reshape(len(qvel), -1)], 1)
+
+
 def must_simulate(
     scene: Scene, task: Task, seen: Seen, qpos: Array, qvel: Array, acceleration: Array, settling: Array
 ) -> Bool[Array, " world"]:

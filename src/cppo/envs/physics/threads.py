@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
 
 import mujoco
@@ -35,6 +36,7 @@ class Threads:
     def __init__(self, model: mujoco.MjModel, threads: int | None = None):
         self.model = model
         self.threads = threads or len(os.sched_getaffinity(0))
+        self.seconds = 0.0  # spent in MuJoCo so far
         self._pool = rollout.Rollout(nthread=self.threads)
         self._data = [mujoco.MjData(model) for _ in range(self.threads)]
 
@@ -54,6 +56,7 @@ class Threads:
         inputs[:] = control[:, None]
         states = np.empty((worlds, steps, 1 + nq + nv))
         sensors = np.empty((worlds, steps, self.model.nsensordata))
+        began = time.perf_counter()
         self._pool.rollout(
             [self.model] * worlds,
             self._data,
@@ -66,4 +69,5 @@ class Threads:
             state=states,
             sensordata=sensors,
         )
+        self.seconds += time.perf_counter() - began
         return Trajectory(states[..., 1 : 1 + nq], states[..., 1 + nq :], sensors)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from cppo.envs.arrays import Array, Key
-from cppo.envs.tasks.scenes import ROBOT_KEEPOUT, Scene
+from cppo.envs.tasks.scenes import Scene
 
 DRAWS_PER_OBJECT = 100
 LAYOUTS = 10_000
@@ -36,9 +36,12 @@ class Layout(NamedTuple):
 
 
 def keepouts(scene: Scene) -> np.ndarray:
-    """Keepout radii of robot, goal, hazards, pillars, vases and box, in the order of placement."""
+    """Keepout radii of robot, goal, hazards, pillars, vases and box, in the order of placement.
+
+    Circle has no goal; to keep the order it places one that takes no room and is never seen.
+    """
     return np.array(
-        [ROBOT_KEEPOUT, scene.goal_keepout]
+        [scene.robot_keepout, 0.0 if scene.task == "circle" else scene.goal_keepout]
         + [scene.hazard_keepout] * scene.hazards
         + [scene.pillar_keepout] * scene.pillars
         + [scene.vase_keepout] * scene.vases

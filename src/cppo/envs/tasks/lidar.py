@@ -12,18 +12,24 @@ from cppo.envs.tasks.scenes import LIDAR_BINS, LIDAR_RANGE
 
 
 def lidars(
-    position: Float[Array, "world 3"], rotation: Float[Array, "world 3 3"], groups: list[Float[Array, "world _ 2"]]
+    position: Float[Array, "world 3"],
+    rotation: Float[Array, "world 3 3"],
+    groups: list[Float[Array, "world _ 2"]],
+    reach: float = LIDAR_RANGE,
 ) -> list[Float[Array, "world 16"]]:
     """One lidar for each group of targets; their beams are computed together, which saves small kernels."""
-    beams = _beams(position, rotation, jnp.concatenate(groups, axis=1))
+    beams = _beams(position, rotation, jnp.concatenate(groups, axis=1), reach)
     ends = list(itertools.accumulate(group.shape[1] for group in groups))
     return [jnp.max(beams[:, first:end], axis=1) for first, end in zip([0, *ends], ends, strict=False)]
 
 
 def _beams(
-    position: Float[Array, "world 3"], rotation: Float[Array, "world 3 3"], targets: Float[Array, "world object 2"]
+    position: Float[Array, "world 3"],
+    rotation: Float[Array, "world 3 3"],
+    targets: Float[Array, "world object 2"],
+    reach: float,
 ) -> Float[Array, "world object 16"]:
-    """Closeness max(0, 3 - distance) / 3 of each target in the bin of its direction, and its aliases next door.
+    """Closeness max(0, reach - distance) / reach of each target in the bin of its direction, and its aliases next door.
 
     A target's height is taken as 0 while the robot's is subtracted, so a tilted robot leaks a little of its own
     height into the plane; the original does so. The two neighbours of a target's bin see it weaker, in proportion
@@ -38,7 +44,7 @@ def _beams(
         - height * rotation[:, None, 2, :2]
     )
     x, y = plane[..., 0], plane[..., 1]
-    closeness = jnp.maximum(0.0, LIDAR_RANGE - jnp.sqrt(x * x + y * y)) / LIDAR_RANGE
+    closeness = jnp.maximum(0.0, reach - jnp.sqrt(x * x + y * y)) / reach
     turns = (jnp.arctan2(y, x) % (2 * jnp.pi)) * (LIDAR_BINS / (2 * jnp.pi))  # in bins, [0, 16]
     whole = jnp.floor(turns)
     part = turns - whole

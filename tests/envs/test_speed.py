@@ -1,0 +1,43 @@
+"""``cppo bench env``: it measures both sides, asks the peer, and refuses nonsense."""
+
+import sys
+
+import pytest
+
+from cppo.cli import main
+from cppo.envs import speed
+from cppo.types import UsageError
+
+
+def test_the_command_prints_both_rates(capsys):
+    main(["bench", "env", "PointCircle1", "--worlds", "2", "--blocks", "1", "--block", "2"])
+    said = capsys.readouterr().out
+    assert "PointCircle1" in said and "ratio" in said
+
+
+def test_a_jitted_environment_has_no_raw_rate():
+    found = speed.measure("ProbeBox", 4, "auto", blocks=1, block=2)
+    assert found.rate > 0 and found.raw is None and found.ratio is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["PointGoal9"], "Did you mean"),
+        (["PointGoal1", "--worlds", "0"], "worlds is 0"),
+        (["PointGoal1", "--actions", "wild"], "uniform, steady"),
+        (["PointGoal1", "--backend", "abacus"], "unknown backend"),
+    ],
+)
+def test_usage_errors(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", "env", *words])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_peer_that_cannot_run_is_told_what_it_needs(tmp_path):
+    with pytest.raises(UsageError, match="No such file"):
+        speed.peer_rate(str(tmp_path / "python"), "PointGoal1")
+    with pytest.raises(UsageError, match=r"safety-gymnasium 1\.0\.0, which installs on Python 3\.10"):
+        speed.peer_rate(sys.executable, "PointGoal1")

@@ -1,0 +1,46 @@
+"""Where the time goes: the clock, the split of a run, and the sentence at its end."""
+
+import numpy as np
+import pytest
+
+import cppo
+from cppo import plan as plans
+from cppo import timing
+
+
+def test_sentence_adds_up():
+    seconds = {"physics": 5.0, "environment": 1.0, "acting": 1.0, "update": 2.0, "other": 1.0}
+    inside = {"M-step": 0.5, "E-step": 0.1, "critics": 0.4}
+    said = timing.sentence({"first_iteration": 3.0, "iterations": 9, "seconds": seconds, "update": inside})
+    assert "physics 50%" in said and "update 20% (M-step 50%, E-step 10%, critics 40% of it)" in said
+    assert "compilation 3.0 s" in said
+    assert "only iteration" in timing.sentence({"first_iteration": 3.0, "iterations": 1, "seconds": {"other": 0.1}})
+
+
+def test_a_jitted_environment_is_not_told_apart(tmp_path):
+    run = cppo.train("ppo", "ProbeBox", steps=1200, out=tmp_path / "run", show=False, tensorboard=False)
+    spent = run.summary["time"]
+    assert set(spent["seconds"]) == {"compiled", "other"} and spent["iterations"] == 3
+    assert 0 < spent["seconds"]["compiled"] < run.summary["wall_seconds"]
+
+
+def stepped(algo):
+    settings = {"batch_size": 100, "num_envs": 10, "value_epochs": 2, "epochs": 2, "hidden": (8, 8), "min_episodes": 1}
+    learner = plans.make(algo, "CarCircle1", settings=settings).learner()
+    learner.iterate(learner.start())
+    return learner
+
+
+@pytest.mark.parametrize(
+    ("algo", "parts"),
+    [("ppo", ["policy", "critics"]), pytest.param("cppo", ["M-step", "E-step", "critics"], marks=pytest.mark.slow)],
+)
+def test_a_host_environment_and_an_update_are_split(algo, parts):
+    learner = stepped(algo)
+    seconds = learner.clock.seconds
+    assert set(seconds) == {"physics", "environment", "acting", "update"}
+    assert all(value > 0 for value in seconds.values())
+    assert seconds["physics"] <= learner.env.threads.seconds  # the reset stepped MuJoCo, too
+    shares = timing.update_shares(learner, 60.0)
+    assert list(shares) == parts and min(shares.values()) > 0
+    np.testing.assert_allclose(sum(shares.values()), 1.0)
