@@ -192,7 +192,10 @@ class Algos:
             console.print(table)
             return
         table = Table(
-            title="Algorithms", box=SIMPLE_HEAD, caption="m: number of constraints; settings: cppo algos NAME"
+            title="Algorithms",
+            box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            caption="m: number of constraints. Settings: cppo algos NAME; their reasons: docs/algorithms.md",
         )
         for heading in ("name", "order", "data", "actions", "m"):
             table.add_column(heading, no_wrap=True)
