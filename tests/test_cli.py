@@ -55,7 +55,7 @@ def test_one_clear_message_and_exit_code_2(words, message, capsys):
     assert "Traceback" not in error
 
 
-@pytest.mark.parametrize("command", ["train", "compare", "eval", "plot", "envs", "algos"])
+@pytest.mark.parametrize("command", ["train", "compare", "eval", "plot", "envs", "algos", "video", "bench"])
 def test_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])

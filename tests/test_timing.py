@@ -14,6 +14,7 @@ def test_sentence_adds_up():
     said = timing.sentence({"first_iteration": 3.0, "iterations": 9, "seconds": seconds, "update": inside})
     assert "physics 50%" in said and "update 20% (M-step 50%, E-step 10%, critics 40% of it)" in said
     assert "compilation 3.0 s" in said
+    assert "already" in timing.sentence({"first_iteration": 0.0, "iterations": 0, "seconds": {"other": 0.1}})
     assert "only iteration" in timing.sentence({"first_iteration": 3.0, "iterations": 1, "seconds": {"other": 0.1}})
 
 

@@ -114,6 +114,8 @@ def sentence(time_split: dict[str, Any]) -> str:
     """One line for a person."""
     seconds = time_split["seconds"]
     total = sum(seconds.values())
+    if time_split["iterations"] < 1:
+        return "Time: none, the run had all its steps already."
     if time_split["iterations"] < 2 or total <= 0:
         return f"Time: {time_split['first_iteration']:.1f} s for the only iteration, compilation included."
     words = [

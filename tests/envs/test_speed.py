@@ -12,7 +12,13 @@ from cppo.types import UsageError
 def test_the_command_prints_both_rates(capsys):
     main(["bench", "env", "PointCircle1", "--worlds", "2", "--blocks", "1", "--block", "2"])
     said = capsys.readouterr().out
-    assert "PointCircle1" in said and "ratio" in said
+    assert "PointCircle1" in said and "by CPU" in said
+
+
+def test_both_sides_are_measured_in_wall_and_cpu_time():
+    found = speed.measure("CarCircle1", 2, "threads", blocks=1, block=2)
+    assert found.simulated == 1.0
+    assert min(found.rate, found.raw, found.ratio, found.cpu_ratio) > 0
 
 
 def test_a_jitted_environment_has_no_raw_rate():

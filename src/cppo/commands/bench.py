@@ -45,7 +45,7 @@ class Bench:
             envs.backends(name)  # refuses unknown names before anything is measured
         title = f"{self.worlds} worlds, {self.actions} actions, {self.blocks} blocks of {self.block} steps"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-        for heading in ("environment", "steps/s", "raw", "ratio", "wanted", "in MuJoCo", "peer", "to peer"):
+        for heading in ("environment", "steps/s", "raw", "ratio", "by CPU", "wanted", "in MuJoCo", "peer"):
             table.add_column(heading, justify="left" if heading == "environment" else "right", no_wrap=True)
         for name in names:
             found = speed.measure(name, self.worlds, self.backend, self.actions, self.blocks, self.block)
@@ -55,12 +55,16 @@ class Bench:
                 f"{found.rate:,.0f}",
                 _number(found.raw, ",.0f"),
                 _number(found.ratio, ".2f"),
+                _number(found.cpu_ratio, ".2f"),
                 _number(speed.TARGETS.get(name) if found.ratio else None, ".2f"),
                 f"{found.simulated:.0%}",
                 _number(peer, ",.0f"),
-                _number(found.rate / peer if peer else None, ".0f"),
             )
-        Console().print(table)
+        console = Console()
+        console.print(table)
+        console.print("raw: the bare model on the same cores; by CPU: the ratio in CPU time, for a shared machine.")
+        if self.peer:
+            console.print("peer: safety-gymnasium in one process, steps per second of CPU time.")
 
 
 def _number(value: float | None, form: str) -> str:

@@ -3,7 +3,8 @@
 The raw rate is ``mujoco.rollout`` itself on the states that the environment passed through, with the actions that it
 took: ten physics steps and one forward evaluation (an eleventh step; its integration is a few per cent of it) for
 Safety Gym, five Runge-Kutta steps for AntCircle. Both sides are timed in turns, a block of steps each, so that a busy
-machine slows both; ratios are medians over blocks.
+machine slows both; ratios are medians over blocks. On a machine that others use, too, the ratio by CPU time says more:
+threads that wait for each other pay twice for a lost core.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Speed(NamedTuple):
     rate: float
     raw: float | None  # the bare model on the same cores; None where no model is stepped on threads
     ratio: float | None
+    cpu_ratio: float | None  # the same by CPU time
     simulated: float  # share of worlds that MuJoCo stepped
 
 
@@ -71,23 +73,28 @@ def measure(name: str, worlds: int, backend: str, actions: str = "uniform", bloc
     raw, rates, simulated = _raw(env), [], []
     for chosen in path[WARM_UP:].reshape(blocks, block, *path.shape[1:]):
         states = []
-        began = time.perf_counter()
+        began = _now()
         for action in chosen:
             states.append(state)
             state, step = advance(state, action)
         jax.block_until_ready(step)
-        middle = time.perf_counter()
+        middle = _now()
         if raw is not None:
             for before, action in zip(states, chosen, strict=True):
                 raw(before, action)
-        end = time.perf_counter()
-        rates.append((worlds * block / (middle - began), worlds * block / max(end - middle, 1e-9)))
+        end = _now()
+        rates.append(worlds * block / np.maximum([middle - began, end - middle], 1e-9))
         simulated.append(np.mean([np.mean(getattr(before, "simulate", True)) for before in states]))
-    ours, bare = np.array(rates).T
+    ours, bare = np.array(rates).transpose(1, 0, 2)  # (block, clock): wall and CPU time
+    rate, share = float(np.median(ours[:, 0])), float(np.mean(simulated))
     if raw is None:
-        return Speed(float(np.median(ours)), None, None, float(np.mean(simulated)))
-    rate, bare_rate, ratio = (float(np.median(x)) for x in (ours, bare, ours / bare))
-    return Speed(rate, bare_rate, ratio, float(np.mean(simulated)))
+        return Speed(rate, None, None, None, share)
+    ratio, cpu_ratio = np.median(ours / bare, axis=0)
+    return Speed(rate, float(np.median(bare[:, 0])), float(ratio), float(cpu_ratio), share)
+
+
+def _now() -> np.ndarray:
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def _actions(kind: str, rng: np.random.Generator, steps: int, worlds: int, space: Any) -> np.ndarray:
