@@ -25,6 +25,7 @@ bench: $(READY)  ## timings, as ratios measured in one run
 	$(BIN)/python benchmarks/estep.py
 	$(BIN)/cppo bench env
 	$(BIN)/python benchmarks/algos.py
+	$(BIN)/python benchmarks/gymnasium_vector.py
 
 clean:
 	rm -rf $(VENV) runs build dist

@@ -23,6 +23,44 @@ console = Console()
 
 
 @dataclass
+class GymnasiumOptions:
+    """Options for Gymnasium environments (docs/environments-of-your-own.md)."""
+
+    cost_keys: str | None = None
+    """Keys of info that hold costs, one constraint each: a,b (default: info["cost"], or the sixth value of a step)."""
+    cost: str | None = None
+    """Import path of a function cost(obs, action, next_obs, info): module:function."""
+    env_python: Path | None = None
+    """Run the environment under this interpreter, which needs NumPy and the environment only."""
+    episode_length: int | None = None
+    """Truncate episodes after this many steps (default: the environment's own time limit)."""
+    env_workers: int | None = None
+    """Processes that share the worlds (default: one for each core)."""
+    env_timeout: float = 60.0
+    """Seconds after which a step counts as hung and its process is restarted."""
+
+    def environment(self, name: str) -> Any:
+        """What to train or evaluate on: the name itself, or a Gymnasium environment with these options."""
+        from cppo import envs
+
+        if self == GymnasiumOptions():
+            return name
+        if envs.backends(name) != ["gymnasium"]:
+            raise UsageError(
+                f"{name} is no Gymnasium environment: leave out --cost-keys, --cost, --env-python and such."
+            )
+        return envs.from_gymnasium(
+            name,
+            cost=self.cost,
+            cost_keys=[key.strip() for key in (self.cost_keys or "").split(",") if key.strip()],
+            python=self.env_python,
+            episode_length=self.episode_length,
+            workers=self.env_workers,
+            timeout=self.env_timeout,
+        )
+
+
+@dataclass
 class Train:
     """Train an algorithm on an environment, or go on with a stopped run.
 
@@ -32,7 +70,7 @@ class Train:
     algo: str = "cppo"
     """Name of the algorithm (see: cppo algos)."""
     env: str = "PointCircle"
-    """Name of the environment (see: cppo envs)."""
+    """Name of the environment (see: cppo envs), or a Gymnasium one: Name-v0, module:Name-v0, module:Class."""
     steps: int | None = None
     """Environment steps of each seed (default: the paper's number for the environment)."""
     seeds: int = 4
@@ -45,6 +83,8 @@ class Train:
     """Limit on the mean undiscounted cost of an episode, one for each constraint (default: the environment's)."""
     backend: str = "auto"
     """Where the environment runs: auto, jax, threads or warp."""
+    gymnasium: Annotated[GymnasiumOptions, tyro.conf.arg(name="")] = field(default_factory=GymnasiumOptions)
+    """For Gymnasium environments:"""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
     """Settings of the algorithm, name=value (see: cppo algos NAME)."""
     resume: Path | None = None
@@ -72,7 +112,7 @@ class Train:
         else:
             run = train(
                 self.algo,
-                self.env,
+                self.gymnasium.environment(self.env),
                 steps=self.steps,
                 seeds=self.seeds,
                 seed=self.seed,
@@ -101,11 +141,18 @@ class Eval:
     """Seed of the episodes."""
     json: bool = False
     """Print JSON in place of a table."""
+    env: str | None = None
+    """Evaluate in this environment instead of the one trained on; observations and actions must agree."""
+    num_envs: int = 50
+    """Worlds that run side by side."""
+    gymnasium: Annotated[GymnasiumOptions, tyro.conf.arg(name="")] = field(default_factory=GymnasiumOptions)
+    """For Gymnasium environments:"""
 
     def __call__(self) -> None:
         from cppo.evaluate import evaluate
 
-        result = evaluate(self.run, self.episodes, self.seed)
+        env = None if self.env is None else self.gymnasium.environment(self.env)
+        result = evaluate(self.run, self.episodes, self.seed, self.num_envs, env=env)
         if self.json:
             print(json.dumps(result, indent=2))
             return
@@ -165,7 +212,7 @@ class Envs:
             table.add_column(name)
         for name in envs.names():
             spec = envs.spec(name)
-            actions = f"Box({spec.action.size})" if isinstance(spec.action, Box) else f"Discrete({spec.action.n})"
+            actions = f"Box({spec.action.size})" if isinstance(spec.action, Box) else str(spec.action)
             limits = ", ".join(f"{c} ≤ {d:g}" for c, d in zip(spec.cost_names, spec.cost_limits, strict=True))
             shape = "×".join(map(str, spec.obs_shape))
             table.add_row(name, shape, actions, str(spec.episode_length), limits, ", ".join(envs.backends(name)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -16,9 +17,10 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from cppo import checkpoint, log, timing
+from cppo import checkpoint, envs, log, timing
 from cppo import plan as plans
 from cppo.display import Display
+from cppo.envs import VectorEnv
 from cppo.learner import Learner, TrainState
 from cppo.plan import Plan
 from cppo.run import Run
@@ -30,7 +32,7 @@ Callback = Callable[[list[dict[str, Any]]], None]  # sees the rows of each itera
 
 def train(
     algo: str = "cppo",
-    env: str = "PointCircle",
+    env: str | VectorEnv = "PointCircle",
     *,
     steps: int | None = None,
     seeds: int = 1,
@@ -48,6 +50,7 @@ def train(
 ) -> Run:
     """Train ``algo`` on ``env`` for ``steps`` environment steps of each seed and return the saved run.
 
+    ``env`` is a name, or an environment made by ``cppo.envs.from_gymnasium`` (as many worlds as needed are made anew).
     ``cost_limit`` bounds the mean undiscounted cost of an episode (default: the environment's own limit); ``settings``
     changes any setting of the algorithm by name. ``show``: True for the live display, False for silence, None for the
     display on a terminal and plain lines elsewhere.
@@ -99,6 +102,7 @@ def resume(
     *,
     steps: int | None = None,
     name: str | None = None,
+    env: VectorEnv | None = None,
     checkpoint_seconds: float = 30.0,
     tensorboard: bool = True,
     show: bool | None = None,
@@ -106,20 +110,23 @@ def resume(
 ) -> Run:
     """Go on with a stopped run from its newest checkpoint (or the one called ``name``), exactly as if never stopped.
 
-    ``steps`` extends (or shortens) the run.
+    ``steps`` extends (or shortens) the run. ``env`` is needed only where the environment was made by a function that
+    has no import path; episodes of Gymnasium environments start afresh.
     """
     folder = Path(folder)
     plan = plans.load(folder)
+    plan = plan if env is None else plans.with_env(plan, env)
     if steps is not None and steps != plan.steps:
         plan = plans.with_steps(plan, steps)
         plan.save(folder, log.versions())
     use_compilation_cache()
     learner = plan.learner()
-    fresh = learner.start()
     saver = Saver(_checkpoints(folder))
+    fresh = learner.start()
     state, meta = saver.load(fresh, name)
     if not learner.env.resumable:
-        print(f"{plan.backend} keeps no physics state: episodes start afresh, everything else goes on.")
+        if show is not False:
+            print(f"The state of {plan.backend} cannot be saved: episodes start afresh, everything else goes on.")
         state = state._replace(host_env=fresh.host_env, worlds=fresh.worlds._replace(window=state.worlds.window))
     done = int(meta["iteration"])
     writer = log.RunWriter(folder, resume_iteration=done, tensorboard=tensorboard)
@@ -154,7 +161,7 @@ def _loop(
     console = Console(quiet=True) if show is False else None
     display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show, console)
     first = 0.0  # seconds of the first iteration, which compiles
-    with writer, display, _stop_on_interrupt() as interrupted:
+    with writer, display, _closing_env(learner), _stop_on_interrupt() as interrupted:
         told_waiting = False
         for iteration in range(done + 1, plan.iterations + 1):
             state, metrics = learner.iterate(state)
@@ -223,7 +230,7 @@ def _refuse_nonfinite(state: TrainState, iteration: int) -> None:
 
 
 def _new_folder(plan: Plan, out: str | Path | None, overwrite: bool) -> Path:
-    folder = Path(out) if out is not None else _unused(Path("runs") / f"{plan.env}-{plan.algo}")
+    folder = Path(out) if out is not None else _unused(Path("runs") / f"{_as_file_name(plan.env)}-{plan.algo}")
     if folder.exists() and any(folder.iterdir()):
         if not (folder / plans.FILE).is_file():
             raise UsageError(f"{folder} exists and is not a run of cppo; choose another --out.")
@@ -232,6 +239,10 @@ def _new_folder(plan: Plan, out: str | Path | None, overwrite: bool) -> Path:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _as_file_name(env: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", env)
 
 
 def _unused(folder: Path) -> Path:
@@ -261,6 +272,14 @@ def _start_from(state: TrainState, source: Path) -> TrainState:
     if taken < sum(name.startswith("agent.policy") for name in fresh):
         raise UsageError(f"the policy in {source} does not fit this environment and network; train from scratch.")
     return checkpoint.restore(fresh, state)
+
+
+@contextmanager
+def _closing_env(learner: Learner) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        envs.close(learner.env)
 
 
 @contextmanager
