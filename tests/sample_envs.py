@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 
 class Line(gymnasium.Env):
-    """A point on a line: the action is added to it, reward 1 − |x|, cost |action|; beyond the edge the episode terminates."""
+    """A point on a line: the action is added to it, reward 1 − |x|, cost |action|; beyond the edge it terminates."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = spaces.Box(-2.0, 4.0, (1,), np.float32)

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from cppo.commands.bench import Bench
 from cppo.commands.compare import Compare
+from cppo.commands.export import Export
 from cppo.commands.video import Video
 from cppo.types import TrainingError, UsageError
 
@@ -260,6 +261,7 @@ COMMANDS = {
     "envs": Envs,
     "algos": Algos,
     "bench": Bench,
+    "export": Export,
 }
 
 

@@ -97,11 +97,18 @@ class Networks:
         return eqx.filter(self._build_value(key), eqx.is_array)
 
     def policy(self, params: PyTree, obs: Float[Array, " obs"]) -> distributions.Distribution:
-        return eqx.combine(params, _static(self._build_policy))(obs)
+        return self.policy_module(params)(obs)
 
     def value(self, params: PyTree, obs: Float[Array, "..."]) -> Float[Array, ""]:
         """``obs`` is an observation, or one flattened with ``more_inputs`` behind it."""
-        return eqx.combine(params, _static(self._build_value))(obs)[0]
+        return self.value_module(params)(obs)[0]
+
+    def policy_module(self, params: PyTree) -> Any:
+        """Structure and arrays together, as an Equinox module."""
+        return eqx.combine(params, _static(self._build_policy))
+
+    def value_module(self, params: PyTree) -> Any:
+        return eqx.combine(params, _static(self._build_value))
 
     def _build_policy(self, key: Key) -> eqx.Module:
         action = self.spec.action

@@ -142,7 +142,7 @@ def test_usage_errors(make, options, words):
 
 
 def test_a_limit_must_be_given(tmp_path):
-    with pytest.raises(UsageError, match="no cost limit of its own.*--cost-limit 10"):
+    with pytest.raises(UsageError, match=r"no cost limit of its own.*--cost-limit 10"):
         train("sample_envs:LongLineSample-v0", tmp_path / "run", limit=None)
 
 
@@ -208,7 +208,8 @@ def test_repeated_failures_end_the_run_with_the_environment_s_traceback(letter, 
     with pytest.raises(TrainingError, match="failed 3 times") as error:
         for _ in range(20):
             env.step(np.zeros((1, 1)))
-    assert words in str(error.value) or (letter == "h" and "sample_envs.py" in str(error.value))
+    assert words in str(error.value)
+    assert letter == "x" or "sample_envs.py" in str(error.value)  # where it was, also when it only hung
     assert all(process._child.poll() is not None for process in processes)
 
 
