@@ -16,49 +16,14 @@ from rich.table import Table
 from cppo.commands.bench import Bench
 from cppo.commands.compare import Compare
 from cppo.commands.export import Export
+from cppo.commands.gymnasium_options import GymnasiumOptions
+from cppo.commands.tune import Tune
 from cppo.commands.video import Video
+from cppo.commands.watch import Watch
 from cppo.types import TrainingError, UsageError
 
 Positional = tyro.conf.Positional
 console = Console()
-
-
-@dataclass
-class GymnasiumOptions:
-    """Options for Gymnasium environments (docs/environments-of-your-own.md)."""
-
-    cost_keys: str | None = None
-    """Keys of info that hold costs, one constraint each: a,b (default: info["cost"], or the sixth value of a step)."""
-    cost: str | None = None
-    """Import path of a function cost(obs, action, next_obs, info): module:function."""
-    env_python: Path | None = None
-    """Run the environment under this interpreter, which needs NumPy and the environment only."""
-    episode_length: int | None = None
-    """Truncate episodes after this many steps (default: the environment's own time limit)."""
-    env_workers: int | None = None
-    """Processes that share the worlds (default: one for each core)."""
-    env_timeout: float = 60.0
-    """Seconds after which a step counts as hung and its process is restarted."""
-
-    def environment(self, name: str) -> Any:
-        """What to train or evaluate on: the name itself, or a Gymnasium environment with these options."""
-        from cppo import envs
-
-        if self == GymnasiumOptions():
-            return name
-        if envs.backends(name) != ["gymnasium"]:
-            raise UsageError(
-                f"{name} is no Gymnasium environment: leave out --cost-keys, --cost, --env-python and such."
-            )
-        return envs.from_gymnasium(
-            name,
-            cost=self.cost,
-            cost_keys=[key.strip() for key in (self.cost_keys or "").split(",") if key.strip()],
-            python=self.env_python,
-            episode_length=self.episode_length,
-            workers=self.env_workers,
-            timeout=self.env_timeout,
-        )
 
 
 @dataclass
@@ -100,6 +65,8 @@ class Train:
     """Seconds between two checkpoints (0: after every iteration)."""
     tensorboard: bool = True
     """Write TensorBoard files."""
+    logger: str = ""
+    """Log elsewhere, too: csv, wandb or csv,wandb."""
 
     def __call__(self) -> None:
         from cppo.display import summary_table
@@ -107,7 +74,11 @@ class Train:
         from cppo.timing import sentence
         from cppo.train import resume, train
 
-        options: dict[str, Any] = dict(checkpoint_seconds=self.checkpoint_seconds, tensorboard=self.tensorboard)
+        options: dict[str, Any] = dict(
+            checkpoint_seconds=self.checkpoint_seconds,
+            tensorboard=self.tensorboard,
+            loggers=[name.strip() for name in self.logger.split(",") if name.strip()],
+        )
         if self.resume is not None:
             run = resume(self.resume, steps=self.steps, name=self.checkpoint, **options)
         else:
@@ -258,10 +229,12 @@ COMMANDS = {
     "eval": Eval,
     "plot": Plot,
     "video": Video,
+    "watch": Watch,
     "envs": Envs,
     "algos": Algos,
-    "bench": Bench,
+    "tune": Tune,
     "export": Export,
+    "bench": Bench,
 }
 
 
@@ -281,19 +254,19 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _repeat_set(arguments: list[str]) -> list[str]:
-    """Let ``--set a=1 b=2`` mean ``--set a=1 --set b=2``."""
-    result, inside = [], False
+    """Let ``--set a=1 b=2`` mean ``--set a=1 --set b=2``, and the same for ``--set-space``."""
+    result, inside = [], ""
     for word in arguments:
         if word.startswith("--"):
-            inside = word == "--set"
+            inside = word if word in ("--set", "--set-space") else ""
             if not inside:
                 result.append(word)
         elif inside and "=" in word:
-            result += ["--set", word]
+            result += [inside, word]
         else:
             if inside:
-                result.append("--set")
-            inside = False
+                result.append(inside)
+            inside = ""
             result.append(word)
     return result
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from rich.console import Console
 
 from cppo import checkpoint, envs, log, timing
+from cppo import loggers as loggers_module
 from cppo import plan as plans
 from cppo.display import Display
 from cppo.envs import VectorEnv
@@ -45,6 +46,7 @@ def train(
     overwrite: bool = False,
     checkpoint_seconds: float = 30.0,
     tensorboard: bool = True,
+    loggers: Sequence[str] = (),
     show: bool | None = None,
     callback: Callback | None = None,
 ) -> Run:
@@ -52,14 +54,17 @@ def train(
 
     ``env`` is a name, or an environment made by ``cppo.envs.from_gymnasium`` (as many worlds as needed are made anew).
     ``cost_limit`` bounds the mean undiscounted cost of an episode (default: the environment's own limit); ``settings``
-    changes any setting of the algorithm by name. ``show``: True for the live display, False for silence, None for the
-    display on a terminal and plain lines elsewhere.
+    changes any setting of the algorithm by name. ``loggers`` (csv, wandb) see every row beside ``metrics.jsonl``, and
+    so does ``callback``, a function of the rows of an iteration, one dict for each seed.
+    ``show``: True for the live display, False for silence, None for the display on a terminal and plain lines
+    elsewhere.
 
     >>> import tempfile
     >>> run = train("cppo", "ProbeBox", steps=800, out=tempfile.mkdtemp() + "/run", show=False)
     >>> run.metrics()["steps"].tolist()
     [400, 800]
     """
+    loggers_module.check(loggers)
     plan = plans.make(
         algo,
         env,
@@ -94,7 +99,7 @@ def begin(
     writer = log.RunWriter(folder, tensorboard=tensorboard)
     saver = Saver(_checkpoints(folder))
     saver.save(0, state, {"wall_seconds": 0.0})
-    return _loop(plan, learner, state, folder, writer, saver, 0, 0.0, checkpoint_seconds, show, callback)
+    return _loop(plan, learner, state, folder, writer, saver, 0, 0.0, checkpoint_seconds, show, callback, loggers)
 
 
 def resume(
@@ -105,6 +110,7 @@ def resume(
     env: VectorEnv | None = None,
     checkpoint_seconds: float = 30.0,
     tensorboard: bool = True,
+    loggers: Sequence[str] = (),
     show: bool | None = None,
     callback: Callback | None = None,
 ) -> Run:
@@ -113,6 +119,7 @@ def resume(
     ``steps`` extends (or shortens) the run. ``env`` is needed only where the environment was made by a function that
     has no import path; episodes of Gymnasium environments start afresh.
     """
+    loggers_module.check(loggers)
     folder = Path(folder)
     plan = plans.load(folder)
     plan = plan if env is None else plans.with_env(plan, env)
@@ -131,7 +138,7 @@ def resume(
     done = int(meta["iteration"])
     writer = log.RunWriter(folder, resume_iteration=done, tensorboard=tensorboard)
     seconds = float(meta["wall_seconds"])
-    return _loop(plan, learner, state, folder, writer, saver, done, seconds, checkpoint_seconds, show, callback)
+    return _loop(plan, learner, state, folder, writer, saver, done, seconds, checkpoint_seconds, show, callback, loggers)
 
 
 def _loop(
@@ -146,6 +153,7 @@ def _loop(
     checkpoint_seconds: float,
     show: bool | None,
     callback: Callback | None,
+    loggers: Sequence[str],
 ) -> Run:
     began = last_saved = time.monotonic()
     title = f"{plan.algo} on {plan.env}"
@@ -161,7 +169,8 @@ def _loop(
     console = Console(quiet=True) if show is False else None
     display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show, console)
     first = 0.0  # seconds of the first iteration, which compiles
-    with writer, display, _closing_env(learner), _stop_on_interrupt() as interrupted:
+    more = loggers_module.Loggers(loggers, folder, plan)
+    with writer, more, display, _closing_env(learner), _stop_on_interrupt() as interrupted:
         told_waiting = False
         for iteration in range(done + 1, plan.iterations + 1):
             state, metrics = learner.iterate(state)
@@ -171,6 +180,7 @@ def _loop(
             rows = _rows(plan, learner, iteration, metrics, elapsed())
             _refuse_nonfinite_signals(plan, metrics, iteration)
             writer.write(rows)
+            more.write(rows)
             display.update(rows, elapsed())
             if not told_waiting and any(row["mode"] == "waiting" for row in rows):
                 display.message("No episode has ended yet, so the cost is unknown: waiting before the first update.")

@@ -1,4 +1,7 @@
-"""A policy trained on our PointGoal1 earns and costs the same in the official one (scripts/make_safety_gymnasium.sh)."""
+"""A policy trained on our PointGoal1 earns and costs the same in the official one.
+
+Its interpreter is made by scripts/make_safety_gymnasium.sh and named by CPPO_SAFETY_GYMNASIUM.
+"""
 
 import os
 

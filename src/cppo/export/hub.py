@@ -1,6 +1,7 @@
 """A run as a folder for the Hugging Face Hub: model card, parameters, settings and metrics, no training state.
 
-``cppo.load`` opens such a folder like any run; ``push`` and ``pull`` move it, with the optional package huggingface_hub.
+``cppo.load`` opens such a folder like any run; ``push`` and ``pull`` move it, with the
+optional package huggingface_hub.
 """
 
 from __future__ import annotations
