@@ -130,9 +130,7 @@ def tune(
         load_if_exists=True,
     )
     done = len(_finished(study))
-    study.sampler = optuna.samplers.TPESampler(
-        seed=seed + done, n_startup_trials=8, constraints_func=lambda t: (t.user_attrs.get("violation", 1.0),)
-    )
+    study.sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)  # minds constraints that are set
     whole = {field.name for field in algos.get(algo).settings.__dataclass_fields__.values() if str(field.type) == "int"}
 
     def objective(trial: Any) -> float:
@@ -152,7 +150,7 @@ def tune(
             show=False,
             callback=give_up,
         )
-        trial.set_user_attr("violation", _violation(run.summary["seeds"]))
+        _tell_violation(trial, _violation(run.summary["seeds"]))
         earned = run.summary["final_return"]
         if earned is None:
             raise optuna.TrialPruned("no episode ended")
@@ -187,7 +185,7 @@ class _GiveUp:
         for name, limit in self._plan.cost_limits.items():
             if hopeless(np.asarray(self._costs[name]), limit, self._plan.iterations):
                 last = self._costs[name][-1]
-                self._trial.set_user_attr("violation", max((last - limit) / (limit or 1.0), 1e-6))
+                _tell_violation(self._trial, max((last - limit) / (limit or 1.0), 1e-6))
                 raise self._stop(f"{name} is {last:.3g} and will not come down to {limit:g}")
 
 
@@ -203,6 +201,11 @@ def set_line(trial: Trial) -> str:
     """What to type to train with a trial's settings."""
     values = {name: f"{x:.4g}" if isinstance(x, float) else str(x) for name, x in trial.settings.items()}
     return "--set " + " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _tell_violation(trial: Any, share: float) -> None:
+    trial.set_constraint("violation", share)
+    trial.set_user_attr("violation", share)
 
 
 def _violation(rows: list[dict[str, Any]]) -> float:

@@ -147,7 +147,8 @@ def from_gymnasium(
     (``module:Name``), or a function without arguments. Costs come from ``cost(obs, action, next_obs, info)`` (a
     function or its import path), else from ``info[key]`` of each of ``cost_keys``, else from safety-gymnasium's sixth
     value, else from ``info["cost"]``. ``python`` runs the environment under another interpreter; ``episode_length``
-    imposes a time limit; ``workers`` processes share the worlds; a step that takes over ``timeout`` seconds counts as hung.
+    imposes a time limit; ``workers`` processes share the worlds; a step that takes over ``timeout`` seconds counts
+    as hung.
     """
     keys = (cost_keys,) if isinstance(cost_keys, str) else tuple(cost_keys)
     interpreter = None if python is None else str(python)

@@ -1,4 +1,4 @@
-"""A trained policy for use elsewhere: ONNX for any runtime, StableHLO for any XLA, a folder for the Hugging Face Hub."""
+"""A trained policy for use elsewhere: ONNX for any runtime, StableHLO for XLA, a folder for the Hugging Face Hub."""
 
 from __future__ import annotations
 
