@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo import algos, encoders
+import cppo
+from cppo import algos, encoders, envs
+from cppo.envs.batched import Transition
+from cppo.envs.history import History
 from cppo.maths.distributions import IMPOSSIBLE, Categorical, FactorisedCategorical
 from cppo.networks import networks_for
 from cppo.settings import replace
@@ -61,7 +64,7 @@ def test_a_module_of_one_s_own():
 @pytest.mark.parametrize(
     ("encoder", "words"),
     [
-        ("lstm", "one of auto, mlp, cnn"),
+        ("lstm", "one of auto, mlp, cnn, gru"),
         ("cnn", r"takes \(height, width, n\)"),
         ("no_module_here:Thing", "cannot be imported"),
         ("sample_encoders:Matrix", "must return one vector"),
@@ -100,6 +103,52 @@ def test_several_choices_are_a_product():
     np.testing.assert_allclose(np.mean(drawn[:, 0]), jax.nn.softmax(a)[1], atol=0.03)
     slope = jax.grad(lambda logits: FactorisedCategorical(logits).entropy())(both.logits)
     assert np.all(np.isfinite(slope))
+
+
+def test_windows_never_span_two_episodes():
+    env = History(envs.build("ProbeState", 3), 4)
+    state, window = env.init(jax.random.split(jax.random.PRNGKey(0), 3))
+    assert window.shape == (3, 4, *env.env.spec.obs_shape)
+    assert (window == window[:, :1]).all()  # filled up with the first observation
+    plain, now = env.env.init(jax.random.split(jax.random.PRNGKey(0), 3))
+    seen = [now] * 4
+    for _ in range(12):  # episodes last ten steps
+        action = jnp.full((3, 1), 0.5)
+        state, step = env.advance(state, action)
+        plain, expected = env.env.advance(plain, action)
+        np.testing.assert_allclose(step.final_obs, jnp.stack([*seen[-3:], expected.final_obs], 1))
+        seen = [expected.obs] * 4 if expected.truncated.all() else [*seen, expected.obs]
+        np.testing.assert_allclose(step.obs, jnp.stack(seen[-4:], 1))
+
+
+class Recall:
+    """The first observation says which sign will be rewarded; later ones say nothing."""
+
+    spec = EnvSpec("Recall", (2,), Box((-1.0,), (1.0,)), ("cost",), (5.0,), 6)
+
+    def reset(self, key):
+        cue = jnp.sign(jax.random.normal(key))
+        return {"cue": cue, "t": jnp.zeros(())}, jnp.asarray([cue, 1.0])
+
+    def step(self, state, action, key):
+        reward = action[0] * state["cue"] * (state["t"] > 0)
+        state = {"cue": state["cue"], "t": state["t"] + 1}
+        return state, Transition(jnp.zeros(2), reward, jnp.zeros(1), jnp.asarray(False))
+
+
+@pytest.mark.slow
+def test_a_gru_remembers_what_an_mlp_cannot_know(tmp_path, monkeypatch):
+    monkeypatch.setitem(envs.JAX_WORLDS, "Recall", Recall)
+    settings = {"batch_size": 1200, "num_envs": 50, "policy_rate": 3e-3, "kl": 0.05, "value_epochs": 5, "epochs": 10}
+
+    def train(encoder):
+        options = dict(steps=48_000, out=tmp_path / encoder, show=False, tensorboard=False)
+        run = cppo.train("ppo", "Recall", settings=settings | {"encoder": encoder, "memory": 6}, **options)
+        assert cppo.evaluate(run, episodes=10)["policies"][0]["length"] == 6
+        return run.summary["final_return"]
+
+    assert abs(train("mlp")) < 0.5  # five steps at random
+    assert train("gru") > 3.5  # of five
 
 
 def test_the_head_covers_every_choice():

@@ -65,6 +65,11 @@ def test_onnx_gives_our_outputs(made, tmp_path):
     np.testing.assert_array_equal(action, sampled)  # without noise
 
 
+def test_encoders_without_onnx_form_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="--format stablehlo"):
+        onnx_file.write(policy(obs_shape=(4, 5), encoder="gru"), tmp_path / "policy.onnx")
+
+
 def test_a_wrong_file_is_noticed(tmp_path):
     ours, path = policy(), tmp_path / "policy.onnx"
     onnx_file.write(ours, path)

@@ -1,4 +1,4 @@
-"""What stands between an observation and the layers of policy and critics: nothing, a small CNN, or a user's module.
+"""What stands between an observation and the layers of policy and critics: nothing, a CNN, a GRU, or a user's module.
 
 An encoder is an Equinox module made by ``Encoder(obs_shape, key=key)`` that turns one observation into a vector.
 Policy and critics have one each.
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from cppo import imports
 from cppo.types import Key, UsageError
 
-NAMES = ("auto", "mlp", "cnn")
+NAMES = ("auto", "mlp", "cnn", "gru")
 MakeEncoder = Callable[..., Callable[[Array], Array]]
 
 
@@ -31,6 +31,8 @@ def choose(name: str, obs_shape: tuple[int, ...]) -> MakeEncoder | None:
         if len(obs_shape) != 3:
             raise UsageError(f"encoder is 'cnn', but observations have shape {obs_shape}; it takes (height, width, n).")
         return CNN
+    if name == "gru":
+        return GRU
     if ":" in name:
         return imports.resolve(name, "encoder")
     raise UsageError(f"encoder is {name!r}; it must be one of {', '.join(NAMES)} or an import path module:Class.")
@@ -80,3 +82,17 @@ class CNN(eqx.Module):
         for layer in self.layers:
             x = jax.nn.relu(layer(x))
         return x.reshape(prod(x.shape))
+
+
+class GRU(eqx.Module):
+    """A gated recurrent unit of 64 over a window of observations (``envs/history.py``); the newest one is passed on."""
+
+    cell: eqx.nn.GRUCell
+
+    def __init__(self, obs_shape: tuple[int, ...], *, key: Key):
+        self.cell = eqx.nn.GRUCell(obs_shape[-1], 64, key=key)
+
+    def __call__(self, window: Float[Array, "time obs"]) -> Float[Array, " features"]:
+        remember = lambda state, obs: (self.cell(obs, state), None)  # noqa: E731
+        state, _ = jax.lax.scan(remember, jnp.zeros(self.cell.hidden_size), window)
+        return jnp.concatenate([state, window[-1]])

@@ -87,7 +87,7 @@ def _worlds(plan: Plan, env: str | envs.VectorEnv | None, number: int) -> envs.V
         here, there = getattr(chosen.spec, what), getattr(plan.spec, what)
         if here != there and not (what == "action" and _same_bounds(here, there)):
             raise UsageError(f"{chosen.spec.name} has {what} {here}; the policies of this run need {there}.")
-    return chosen
+    return envs.VectorEnv(plan.seen(chosen.core))
 
 
 def _same_bounds(a: ActionSpace, b: ActionSpace) -> bool:

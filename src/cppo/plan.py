@@ -11,7 +11,7 @@ from typing import Any
 
 from cppo import algos, envs, presets
 from cppo import settings as settings_module
-from cppo.envs import gym_env
+from cppo.envs import gym_env, history
 from cppo.learner import Learner
 from cppo.networks import networks_for
 from cppo.types import BatchedEnv, Box, Discrete, EnvSpec, MultiDiscrete, UsageError
@@ -50,9 +50,14 @@ class Plan:
         return Learner(algos.get(self.algo), env, [self.settings] * lanes, list(self.seeds))
 
     def build_env(self, num_envs: int) -> BatchedEnv:
+        """The environment as the networks see it."""
         if self.source is not None:
-            return gym_env.GymnasiumEnv(self.source, num_envs, self.spec)
-        return envs.build(self.env, num_envs, self.backend)
+            return self.seen(gym_env.GymnasiumEnv(self.source, num_envs, self.spec))
+        return self.seen(envs.build(self.env, num_envs, self.backend))
+
+    def seen(self, env: BatchedEnv) -> BatchedEnv:
+        """``env`` through a window of its last observations where the encoder has a memory."""
+        return history.History(env, self.settings.memory) if self.settings.encoder == "gru" else env
 
     def save(self, folder: Path, versions: dict[str, Any]) -> None:
         from cppo.log import write_json
@@ -122,7 +127,7 @@ def make(
             f"batch_size {values.batch_size} is not a multiple of num_envs {values.num_envs}; "
             f"use for example --set batch_size={values.num_envs * max(1, values.batch_size // values.num_envs)}."
         )
-    networks_for(spec, values)
+    networks_for(history.windowed(spec, values.memory) if values.encoder == "gru" else spec, values)
     return Plan(algo, env, backend, tuple(range(seed, seed + seeds)), steps, values, spec, init_from, source)
 
 

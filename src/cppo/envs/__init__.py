@@ -13,6 +13,7 @@ import numpy as np
 from cppo.envs import gym_env, mujoco_tasks
 from cppo.envs import replay as replay  # cppo.envs.replay(name, transitions, backend)
 from cppo.envs.batched import JaxEnv, World
+from cppo.envs.history import History
 from cppo.envs.point_circle import PointCircle
 from cppo.envs.probes import ProbeBox, ProbeDiscrete, ProbeState, ProbeTwo
 from cppo.types import BatchedEnv, EnvSpec, PyTree, Step, UsageError
@@ -70,7 +71,9 @@ def build(name: str, num_envs: int, backend: str = "auto") -> BatchedEnv:
 
 def close(env: BatchedEnv) -> None:
     """End what an environment runs beside this process, if anything."""
-    if isinstance(env, gym_env.GymnasiumEnv):
+    if isinstance(env, History):
+        close(env.env)
+    elif isinstance(env, gym_env.GymnasiumEnv):
         env.close()
 
 

@@ -95,7 +95,7 @@ def _body(graph: Graph, name: str, body: Any, x: str, more: str | None) -> str:
         x = _cnn(graph, name, body.encoder, x)
     elif body.encoder is not None:
         raise UsageError(
-            f"the encoder {type(body.encoder).__name__} is your own and has no ONNX form; use --format stablehlo."
+            f"the encoder {type(body.encoder).__name__} has no ONNX form here (mlp and cnn do); use --format stablehlo."
         )
     x = graph.add("Flatten", x, axis=1)
     x = x if more is None else graph.add("Concat", x, more, axis=1)
