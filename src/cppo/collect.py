@@ -86,9 +86,10 @@ def host_collect(
         clock.add("environment", time.perf_counter() - began)
         if isinstance(step.reward, np.ndarray):
             action = np.asarray(action)
-        parts = (obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated, step.dropped)
-        steps.append([_seeds(part, seeds, worlds) for part in parts if part is not None])
-        obs = _seeds(step.obs, seeds, worlds)
+        parts = (step.final_obs, step.reward, step.cost, step.terminated, step.truncated, step.dropped)
+        by_seed = [part.reshape(seeds, worlds, *part.shape[1:]) for part in parts if part is not None]
+        steps.append([obs, action, *by_seed])
+        obs = step.obs.reshape(seeds, worlds, *step.obs.shape[1:])
     stacked = [_stack([step[i] for step in steps]) for i in range(len(steps[0]))]
     return env_state, obs, Rollout(*stacked)
 

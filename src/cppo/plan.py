@@ -97,7 +97,7 @@ def make(
     built = env.core if isinstance(env, envs.VectorEnv) else envs.build(env, 1, backend)
     spec, backend = built.spec, built.backend
     source = built.source if isinstance(built, gym_env.GymnasiumEnv) else None
-    env = spec.name
+    env = env if isinstance(env, str) else spec.name
     algorithm.check(spec)
     if seeds < 1:
         raise UsageError(f"seeds is {seeds}; at least one seed has to be trained.")
@@ -127,6 +127,8 @@ def make(
             f"batch_size {values.batch_size} is not a multiple of num_envs {values.num_envs}; "
             f"use for example --set batch_size={values.num_envs * max(1, values.batch_size // values.num_envs)}."
         )
+    if values.encoder == "gru" and backend == "warp":
+        raise UsageError("encoder=gru does not run with the backend warp; use --backend threads.")
     networks_for(history.windowed(spec, values.memory) if values.encoder == "gru" else spec, values)
     return Plan(algo, env, backend, tuple(range(seed, seed + seeds)), steps, values, spec, init_from, source)
 

@@ -14,7 +14,6 @@ from cppo import checkpoint, log
 from cppo import plan as plans
 from cppo.algos import common
 from cppo.networks import Networks, scale_action
-from cppo.saving import without_replay
 from cppo.types import EnvSpec, PyTree, UsageError
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ def train(
         init_from=None if init_from is None else str(init_from),
     )
     folder = _new_folder(plan, out, overwrite)
-    return begin(plan, folder, checkpoint_seconds, tensorboard, show, callback)
+    return begin(plan, folder, checkpoint_seconds, tensorboard, show, callback, loggers)
 
 
 def begin(
@@ -87,6 +87,7 @@ def begin(
     tensorboard: bool = True,
     show: bool | None = None,
     callback: Callback | None = None,
+    loggers: Sequence[str] = (),
 ) -> Run:
     """Train ``plan`` from its first step in an empty ``folder``."""
     use_compilation_cache()
@@ -134,11 +135,12 @@ def resume(
     if not learner.env.resumable:
         if show is not False:
             print(f"The state of {plan.backend} cannot be saved: episodes start afresh, everything else goes on.")
+        fresh = learner.start(restart=int(meta["iteration"]))
         state = state._replace(host_env=fresh.host_env, worlds=fresh.worlds._replace(window=state.worlds.window))
     done = int(meta["iteration"])
     writer = log.RunWriter(folder, resume_iteration=done, tensorboard=tensorboard)
-    seconds = float(meta["wall_seconds"])
-    return _loop(plan, learner, state, folder, writer, saver, done, seconds, checkpoint_seconds, show, callback, loggers)
+    before = float(meta["wall_seconds"])
+    return _loop(plan, learner, state, folder, writer, saver, done, before, checkpoint_seconds, show, callback, loggers)
 
 
 def _loop(

@@ -1,9 +1,10 @@
 """Environments whose observation is the window of the last K ones: what a recurrent encoder needs, for every algorithm.
 
 The recurrent state is computed anew from the window wherever a policy or critic is evaluated. So it is never out of
-date with the parameters, gradients run through all K steps, samples stay exchangeable (shuffled minibatches, replay, several
-passes), and no algorithm knows of it. The price: K times the work of one step, and nothing older than K is remembered.
-Before its K-th step an episode's window is filled up with its first observation; no window spans two episodes.
+date with the parameters, gradients run through all K steps, samples stay exchangeable (shuffled minibatches, replay,
+several passes), and no algorithm knows of it. The price: K times the work of one step, and nothing older than K is
+remembered. Before its K-th step an episode's window is filled up with its first observation; no window spans two
+episodes.
 """
 
 from __future__ import annotations
