@@ -17,14 +17,15 @@ test-all: $(READY) lint  ## the slow ones, too
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not gpu"
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(READY)  ## timings, as ratios measured in one run
 	$(BIN)/python benchmarks/estep.py
 	$(BIN)/cppo bench env
 	$(BIN)/python benchmarks/algos.py
+	$(BIN)/python benchmarks/gymnasium_vector.py
 
 clean:
 	rm -rf $(VENV) runs build dist

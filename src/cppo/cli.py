@@ -15,7 +15,11 @@ from rich.table import Table
 
 from cppo.commands.bench import Bench
 from cppo.commands.compare import Compare
+from cppo.commands.export import Export
+from cppo.commands.gymnasium_options import GymnasiumOptions
+from cppo.commands.tune import Tune
 from cppo.commands.video import Video
+from cppo.commands.watch import Watch
 from cppo.types import TrainingError, UsageError
 
 Positional = tyro.conf.Positional
@@ -32,7 +36,7 @@ class Train:
     algo: str = "cppo"
     """Name of the algorithm (see: cppo algos)."""
     env: str = "PointCircle"
-    """Name of the environment (see: cppo envs)."""
+    """Name of the environment (see: cppo envs), or a Gymnasium one: Name-v0, module:Name-v0, module:Class."""
     steps: int | None = None
     """Environment steps of each seed (default: the paper's number for the environment)."""
     seeds: int = 4
@@ -45,6 +49,8 @@ class Train:
     """Limit on the mean undiscounted cost of an episode, one for each constraint (default: the environment's)."""
     backend: str = "auto"
     """Where the environment runs: auto, jax, threads or warp."""
+    gymnasium: Annotated[GymnasiumOptions, tyro.conf.arg(name="")] = field(default_factory=GymnasiumOptions)
+    """For Gymnasium environments:"""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
     """Settings of the algorithm, name=value (see: cppo algos NAME)."""
     resume: Path | None = None
@@ -59,6 +65,8 @@ class Train:
     """Seconds between two checkpoints (0: after every iteration)."""
     tensorboard: bool = True
     """Write TensorBoard files."""
+    logger: str = ""
+    """Log elsewhere, too: csv, wandb or csv,wandb."""
 
     def __call__(self) -> None:
         from cppo.display import summary_table
@@ -66,13 +74,17 @@ class Train:
         from cppo.timing import sentence
         from cppo.train import resume, train
 
-        options: dict[str, Any] = dict(checkpoint_seconds=self.checkpoint_seconds, tensorboard=self.tensorboard)
+        options: dict[str, Any] = dict(
+            checkpoint_seconds=self.checkpoint_seconds,
+            tensorboard=self.tensorboard,
+            loggers=[name.strip() for name in self.logger.split(",") if name.strip()],
+        )
         if self.resume is not None:
             run = resume(self.resume, steps=self.steps, name=self.checkpoint, **options)
         else:
             run = train(
                 self.algo,
-                self.env,
+                self.gymnasium.environment(self.env),
                 steps=self.steps,
                 seeds=self.seeds,
                 seed=self.seed,
@@ -101,11 +113,18 @@ class Eval:
     """Seed of the episodes."""
     json: bool = False
     """Print JSON in place of a table."""
+    env: str | None = None
+    """Evaluate in this environment instead of the one trained on; observations and actions must agree."""
+    num_envs: int = 50
+    """Worlds that run side by side."""
+    gymnasium: Annotated[GymnasiumOptions, tyro.conf.arg(name="")] = field(default_factory=GymnasiumOptions)
+    """For Gymnasium environments:"""
 
     def __call__(self) -> None:
         from cppo.evaluate import evaluate
 
-        result = evaluate(self.run, self.episodes, self.seed)
+        env = None if self.env is None else self.gymnasium.environment(self.env)
+        result = evaluate(self.run, self.episodes, self.seed, self.num_envs, env=env)
         if self.json:
             print(json.dumps(result, indent=2))
             return
@@ -165,7 +184,7 @@ class Envs:
             table.add_column(name)
         for name in envs.names():
             spec = envs.spec(name)
-            actions = f"Box({spec.action.size})" if isinstance(spec.action, Box) else f"Discrete({spec.action.n})"
+            actions = f"Box({spec.action.size})" if isinstance(spec.action, Box) else str(spec.action)
             limits = ", ".join(f"{c} ≤ {d:g}" for c, d in zip(spec.cost_names, spec.cost_limits, strict=True))
             shape = "×".join(map(str, spec.obs_shape))
             table.add_row(name, shape, actions, str(spec.episode_length), limits, ", ".join(envs.backends(name)))
@@ -213,8 +232,11 @@ COMMANDS = {
     "eval": Eval,
     "plot": Plot,
     "video": Video,
+    "watch": Watch,
     "envs": Envs,
     "algos": Algos,
+    "tune": Tune,
+    "export": Export,
     "bench": Bench,
 }
 
@@ -235,19 +257,19 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _repeat_set(arguments: list[str]) -> list[str]:
-    """Let ``--set a=1 b=2`` mean ``--set a=1 --set b=2``."""
-    result, inside = [], False
+    """Let ``--set a=1 b=2`` mean ``--set a=1 --set b=2``, and the same for ``--set-space``."""
+    result, inside = [], ""
     for word in arguments:
         if word.startswith("--"):
-            inside = word == "--set"
+            inside = word if word in ("--set", "--set-space") else ""
             if not inside:
                 result.append(word)
         elif inside and "=" in word:
-            result += ["--set", word]
+            result += [inside, word]
         else:
             if inside:
-                result.append("--set")
-            inside = False
+                result.append(inside)
+            inside = ""
             result.append(word)
     return result
 

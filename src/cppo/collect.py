@@ -43,6 +43,7 @@ class Rollout(NamedTuple):
     cost: Array
     terminated: Array
     truncated: Array
+    dropped: Array | None = None  # only from environments that may lose episodes
 
 
 def scan_collect(
@@ -85,10 +86,11 @@ def host_collect(
         clock.add("environment", time.perf_counter() - began)
         if isinstance(step.reward, np.ndarray):
             action = np.asarray(action)
-        parts = (obs, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
-        steps.append([_seeds(part, seeds, worlds) for part in parts])
-        obs = _seeds(step.obs, seeds, worlds)
-    stacked = [_stack([step[i] for step in steps]) for i in range(len(Rollout._fields))]
+        parts = (step.final_obs, step.reward, step.cost, step.terminated, step.truncated, step.dropped)
+        by_seed = [part.reshape(seeds, worlds, *part.shape[1:]) for part in parts if part is not None]
+        steps.append([obs, action, *by_seed])
+        obs = step.obs.reshape(seeds, worlds, *step.obs.shape[1:])
+    stacked = [_stack([step[i] for step in steps]) for i in range(len(steps[0]))]
     return env_state, obs, Rollout(*stacked)
 
 
@@ -178,5 +180,6 @@ def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min
         ended,
         cost_discount,
         min_episodes,
+        rollout.dropped,
     )
-    return worlds._replace(running=running, window=window), Batch(*rollout, age, means)
+    return worlds._replace(running=running, window=window), Batch(*rollout[:7], age, means)

@@ -49,11 +49,14 @@ def account(
     ended: Bool[Array, "time world"],
     cost_discount: Float[Array, ""] | float,
     min_episodes: int,
+    dropped: Bool[Array, "time world"] | None = None,
 ) -> tuple[Totals, Totals, Episodes]:
-    """Carry the totals through a batch; return them, the window, and the means that an update sees."""
+    """Carry the totals through a batch; return them, the window, and the means that an update sees.
 
-    def one_step(totals: Totals, step: tuple[Array, Array, Array]) -> tuple[Totals, Totals]:
-        r, c, end = step
+    Episodes that end as ``dropped`` are not counted."""
+
+    def one_step(totals: Totals, step: tuple[Array, Array, Array, Array]) -> tuple[Totals, Totals]:
+        r, c, end, counted = step
         weight = cost_discount ** totals.length[:, None]
         grown = Totals(
             totals.reward + r,
@@ -64,9 +67,10 @@ def account(
         )
         fresh = _zeros(r.shape[0], c.shape[-1], True)
         kept = jax.tree.map(lambda new, old: jnp.where(_like(end, old), new, old), fresh, grown)
-        return kept, grown._replace(whole=grown.whole & end)
+        return kept, grown._replace(whole=grown.whole & counted)
 
-    running, seen = jax.lax.scan(one_step, running, (reward, cost, ended))
+    counted = ended if dropped is None else ended & ~dropped
+    running, seen = jax.lax.scan(one_step, running, (reward, cost, ended, counted))
     seen = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
     everything = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), window, seen)
     recent_rank = jnp.cumsum(everything.whole[::-1])[::-1]  # 1 for the newest finished episode

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cppo import envs
+from cppo.plan import Plan
 from cppo.run import Policy, Run
-from cppo.types import UsageError
+from cppo.types import ActionSpace, Box, UsageError
 
 CONFIDENCE_95 = 1.96
 
@@ -33,22 +34,68 @@ def rollout(policy: Policy, env: envs.VectorEnv, episodes: int, deterministic: b
     while min(map(len, finished)) < each:
         step = env.step(policy.act(obs, deterministic, seed=seed * 1_000_003 + step_number))
         reward, cost, length = reward + step.reward, cost + step.cost, length + 1
+        lost = np.zeros(env.num_envs, bool) if step.dropped is None else step.dropped
         for world in np.flatnonzero(step.terminated | step.truncated):
-            finished[world].append((reward[world], cost[world].copy(), length[world]))
+            if not lost[world]:
+                finished[world].append((reward[world], cost[world].copy(), length[world]))
             reward[world], cost[world], length[world] = 0.0, 0.0, 0.0
         obs, step_number = step.obs, step_number + 1
     kept = [episode for world in finished for episode in world[:each]][:episodes]
     return EpisodeTotals(*(np.asarray(part) for part in zip(*kept, strict=True)))
 
 
-def evaluate(run: Run | str | Path, episodes: int = 100, seed: int = 1_000_000, num_envs: int = 50) -> dict[str, Any]:
-    """Evaluate every seed's policy of a run; means with 95% intervals over episodes (normal approximation)."""
+def evaluate(
+    run: Run | str | Path,
+    episodes: int = 100,
+    seed: int = 1_000_000,
+    num_envs: int = 50,
+    env: str | envs.VectorEnv | None = None,
+) -> dict[str, Any]:
+    """Evaluate every seed's policy of a run; means with 95% intervals over episodes (normal approximation).
+
+    ``env`` puts the policies into another environment than the one they were trained on.
+    """
     run = run if isinstance(run, Run) else Run(run)
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
     plan = run.plan
-    env = envs.make(plan.env, min(num_envs, episodes), plan.backend)
-    limits = plan.cost_limits
+    worlds = _worlds(plan, env, min(num_envs, episodes))
+    try:
+        results = _evaluate_seeds(run, worlds, episodes, seed)
+    finally:
+        envs.close(worlds.core)
+    return {
+        "env": worlds.spec.name,
+        "algo": plan.algo,
+        "episodes": episodes,
+        "cost_limits": plan.cost_limits,
+        "policies": results,
+    }
+
+
+def _worlds(plan: Plan, env: str | envs.VectorEnv | None, number: int) -> envs.VectorEnv:
+    """Fresh worlds of the run's own environment or of a given one that fits its policies."""
+    if env is None:
+        return envs.VectorEnv(plan.build_env(number))
+    if isinstance(env, str):
+        chosen = envs.make(env, number)
+    elif isinstance(env.core, envs.gym_env.GymnasiumEnv):
+        chosen = envs.VectorEnv(envs.gym_env.GymnasiumEnv(env.core.source, number))
+    else:
+        chosen = env
+    for what in ("obs_shape", "action", "num_costs"):
+        here, there = getattr(chosen.spec, what), getattr(plan.spec, what)
+        if here != there and not (what == "action" and _same_bounds(here, there)):
+            raise UsageError(f"{chosen.spec.name} has {what} {here}; the policies of this run need {there}.")
+    return envs.VectorEnv(plan.seen(chosen.core))
+
+
+def _same_bounds(a: ActionSpace, b: ActionSpace) -> bool:
+    return isinstance(a, Box) and isinstance(b, Box) and np.allclose((a.low, a.high), (b.low, b.high))
+
+
+def _evaluate_seeds(run: Run, env: envs.VectorEnv, episodes: int, seed: int) -> list[dict[str, Any]]:
+    plan, limits = run.plan, run.plan.cost_limits
     results = []
     for trained_seed in plan.seeds:
         policy = run.policy(trained_seed)
@@ -60,7 +107,7 @@ def evaluate(run: Run | str | Path, episodes: int = 100, seed: int = 1_000_000, 
             row["cost"] = {name: interval(totals.cost[:, i]) for i, name in enumerate(limits)}
             row["feasible"] = all(row["cost"][name]["mean"] <= limit for name, limit in limits.items())
             results.append(row)
-    return {"env": plan.env, "algo": plan.algo, "episodes": episodes, "cost_limits": limits, "policies": results}
+    return results
 
 
 def interval(values: np.ndarray) -> dict[str, float]:

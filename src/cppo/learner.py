@@ -15,7 +15,7 @@ from jaxtyping import Array, Int
 
 from cppo import collect, episodes
 from cppo.algos import Algorithm
-from cppo.networks import Networks, scale_action
+from cppo.networks import networks_for, scale_action
 from cppo.timing import Clock
 from cppo.types import Batch, BatchedEnv, Key, Metrics, PyTree
 
@@ -40,7 +40,7 @@ class Learner:
         self.worlds = env.num_envs if env.jittable else env.num_envs // len(seeds)
         self.length = first.batch_size // self.worlds
         self.min_episodes = first.min_episodes
-        self.networks = Networks(env.spec, first.hidden, first.activation, first.critic_clock)
+        self.networks = networks_for(env.spec, first)
         self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
         self._act = jax.jit(self._act_lanes, static_argnums=0)
         self._device = collect.DeviceCollector(env, self._act_lanes, self.length) if env.backend == "warp" else None
@@ -53,10 +53,14 @@ class Learner:
         """Environment steps of one lane in an iteration."""
         return self.length * self.worlds
 
-    def start(self) -> TrainState:
-        """The state before the first step. A lane's randomness comes from its own seed alone."""
+    def start(self, restart: int = 0) -> TrainState:
+        """The state before the first step. A lane's randomness comes from its own seed alone.
+
+        A run whose episodes cannot be saved restarts them; ``restart`` (its iteration) then gives it other ones.
+        """
         ages = self._ages()
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
+        keys = jax.vmap(lambda key: jax.random.fold_in(key, restart))(keys) if restart else keys
         state, world_keys = jax.jit(jax.vmap(self._start_lane, in_axes=(0, 0, None)))(self.settings, keys, ages)
         if self.env.jittable:
             return state
@@ -156,7 +160,8 @@ class Learner:
         # Without one finished episode J_c is unknown and no limit can be kept: wait.
         ready = batch.episodes.count > 0
         agent = jax.tree.map(lambda new, old: jnp.where(ready, new, old), updated, agent)
-        return agent, worlds, batch, _episode_metrics(batch) | metrics | {"waiting": ~ready}
+        lost = {} if rollout.dropped is None else {"dropped_episodes": jnp.sum(rollout.dropped)}
+        return agent, worlds, batch, _episode_metrics(batch) | lost | metrics | {"waiting": ~ready}
 
 
 def _episode_metrics(batch: Batch) -> Metrics:

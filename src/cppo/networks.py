@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from cppo import encoders
 from cppo.maths import distributions
-from cppo.types import Box, Discrete, EnvSpec, Key, PyTree, UsageError
+from cppo.types import Box, Discrete, EnvSpec, Key, MultiDiscrete, PyTree
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -27,11 +30,29 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+class Body(eqx.Module):
+    """An encoder (or none) and layers of any widths. Inputs beyond the observation's go straight to the layers."""
+
+    encoder: Any
+    layers: tuple[eqx.nn.Linear, ...]
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+    obs_shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, inputs: Float[Array, "..."]) -> Float[Array, " out"]:
+        x = jnp.ravel(inputs)
+        if self.encoder is not None:
+            size = prod(self.obs_shape)
+            x = jnp.concatenate([self.encoder(x[:size].reshape(self.obs_shape)), x[size:]])
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.layers[-1](x)
+
+
 class GaussianHead(eqx.Module):
     """Mean by a network, log standard deviation a free parameter for each action dimension (as in the paper's
     baselines)."""
 
-    body: eqx.nn.MLP
+    body: Body
     log_std: Array
 
     def __call__(self, obs: Float[Array, " obs"]) -> distributions.Gaussian:
@@ -39,10 +60,20 @@ class GaussianHead(eqx.Module):
 
 
 class CategoricalHead(eqx.Module):
-    body: eqx.nn.MLP
+    body: Body
 
     def __call__(self, obs: Float[Array, " obs"]) -> distributions.Categorical:
         return distributions.Categorical(self.body(obs))
+
+
+class FactorisedHead(eqx.Module):
+    body: Body
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, obs: Float[Array, " obs"]) -> distributions.FactorisedCategorical:
+        logits = self.body(obs).reshape(len(self.sizes), max(self.sizes))
+        exists = jnp.arange(max(self.sizes)) < jnp.asarray(self.sizes)[:, None]
+        return distributions.FactorisedCategorical(jnp.where(exists, logits, distributions.IMPOSSIBLE))
 
 
 @dataclass(frozen=True)
@@ -52,11 +83,12 @@ class Networks:
     spec: EnvSpec
     hidden: tuple[int, ...]
     activation: str
-    clock: bool = False  # critics take the episode's age as one more input
+    more_inputs: int = 0  # what critics see beside the observation: the episode's age, or an action
+    encoder: str = "auto"
 
     def init_policy(self, key: Key, initial_std: Array | float) -> PyTree:
         params = eqx.filter(self._build_policy(key), eqx.is_array)
-        if isinstance(self.spec.action, Discrete):
+        if not isinstance(self.spec.action, Box):
             return params
         log_std = jnp.full(self.spec.action.size, jnp.log(initial_std), jnp.float32)
         return eqx.tree_at(lambda head: head.log_std, params, log_std)
@@ -65,37 +97,54 @@ class Networks:
         return eqx.filter(self._build_value(key), eqx.is_array)
 
     def policy(self, params: PyTree, obs: Float[Array, " obs"]) -> distributions.Distribution:
-        return eqx.combine(params, _static(self._build_policy))(obs)
+        return self.policy_module(params)(obs)
 
-    def value(self, params: PyTree, obs: Float[Array, " obs"]) -> Float[Array, ""]:
-        return eqx.combine(params, _static(self._build_value))(obs)[0]
+    def value(self, params: PyTree, obs: Float[Array, "..."]) -> Float[Array, ""]:
+        """``obs`` is an observation, or one flattened with ``more_inputs`` behind it."""
+        return self.value_module(params)(obs)[0]
+
+    def policy_module(self, params: PyTree) -> Any:
+        """Structure and arrays together, as an Equinox module."""
+        return eqx.combine(params, _static(self._build_policy))
+
+    def value_module(self, params: PyTree) -> Any:
+        return eqx.combine(params, _static(self._build_value))
 
     def _build_policy(self, key: Key) -> eqx.Module:
         action = self.spec.action
-        outputs = action.n if isinstance(action, Discrete) else action.size
-        body = self._mlp(key, outputs, output_scale=0.01)
         if isinstance(action, Discrete):
-            return CategoricalHead(body)
+            return CategoricalHead(self._body(key, action.n, output_scale=0.01))
+        if isinstance(action, MultiDiscrete):
+            outputs = len(action.sizes) * max(action.sizes)
+            return FactorisedHead(self._body(key, outputs, output_scale=0.01), action.sizes)
+        body = self._body(key, action.size, output_scale=0.01)
         return GaussianHead(body, jnp.zeros(action.size, jnp.float32))
 
-    def _build_value(self, key: Key) -> eqx.nn.MLP:
-        return self._mlp(key, 1, output_scale=1.0, more_inputs=int(self.clock))
+    def _build_value(self, key: Key) -> Body:
+        return self._body(key, 1, output_scale=1.0, more_inputs=self.more_inputs)
 
-    def _mlp(self, key: Key, outputs: int, output_scale: float, more_inputs: int = 0) -> eqx.nn.MLP:
+    def _body(self, key: Key, outputs: int, output_scale: float, more_inputs: int = 0) -> Body:
         """Normal weights of variance gain²/inputs, zero biases; a small last layer starts the policy near zero mean."""
-        if len(set(self.hidden)) > 1:
-            raise UsageError(f"hidden={self.hidden}: all hidden layers must have the same width, for example (64, 64).")
-        if len(self.spec.obs_shape) != 1:
-            raise UsageError(f"{self.spec.name} has observations of shape {self.spec.obs_shape}; an MLP takes vectors.")
-        inputs = self.spec.obs_shape[0] + more_inputs
-        mlp = eqx.nn.MLP(inputs, outputs, self.hidden[0], len(self.hidden), ACTIVATIONS[self.activation], key=key)
+        shape = self.spec.obs_shape
+        make = encoders.choose(self.encoder, shape)
+        encoder = None if make is None else make(shape, key=jax.random.fold_in(key, len(self.hidden) + 1))
+        inputs = more_inputs + (prod(shape) if make is None else encoders.features(make, shape))
+        widths = (inputs, *self.hidden, outputs)
         layers = []
-        for index, layer in enumerate(mlp.layers):
-            gain = output_scale if index == len(mlp.layers) - 1 else 1.0
-            weight = jax.random.normal(jax.random.fold_in(key, index), layer.weight.shape)
-            weight = gain * weight / layer.weight.shape[1] ** 0.5
-            layers.append(eqx.tree_at(lambda lin: (lin.weight, lin.bias), layer, (weight, jnp.zeros_like(layer.bias))))
-        return eqx.tree_at(lambda net: net.layers, mlp, tuple(layers))
+        for index, (before, after) in enumerate(pairwise(widths)):
+            gain = output_scale if index == len(self.hidden) else 1.0
+            weight = gain * jax.random.normal(jax.random.fold_in(key, index), (after, before)) / before**0.5
+            layer = eqx.nn.Linear(before, after, key=key)
+            layers.append(eqx.tree_at(lambda lin: (lin.weight, lin.bias), layer, (weight, jnp.zeros(after))))
+        return Body(encoder, tuple(layers), ACTIVATIONS[self.activation], shape)
+
+
+def networks_for(spec: EnvSpec, settings: Any) -> Networks:
+    """Policy and critics as an algorithm's settings describe them, checked."""
+    networks = Networks(spec, settings.hidden, settings.activation, int(settings.critic_clock), settings.encoder)
+    if (make := encoders.choose(settings.encoder, spec.obs_shape)) is not None:
+        encoders.features(make, spec.obs_shape)
+    return networks
 
 
 def _static(build: Callable[[Key], eqx.Module]) -> PyTree:
@@ -116,7 +165,7 @@ class ActionScale(NamedTuple):
 
 
 def scale_action(spec: EnvSpec, action: Array) -> Array:
-    """From the policy's units to the environment's; the identity for Discrete actions."""
+    """From the policy's units to the environment's; the identity where actions are numbers of choices."""
     if isinstance(spec.action, Box):
         return ActionScale(jnp.asarray(spec.action.low), jnp.asarray(spec.action.high)).to_env(action)
     return action

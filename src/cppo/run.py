@@ -14,11 +14,13 @@ from cppo import checkpoint, log
 from cppo import plan as plans
 from cppo.algos import common
 from cppo.networks import Networks, scale_action
-from cppo.saving import without_replay
 from cppo.types import EnvSpec, PyTree, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+MODEL = "model.safetensors"  # parameters of an exported run (cppo/export/hub.py)
 
 
 class Policy:
@@ -71,12 +73,23 @@ class Run:
             raise UsageError(f"{self.folder} has no summary yet: go on with cppo train --resume {self.folder}")
         return json.loads(path.read_text())
 
+    def parameters_file(self) -> Path:
+        """The newest checkpoint, or the parameters of an exported run."""
+        model = self.folder / MODEL
+        return model if model.is_file() else checkpoint.latest(self.folder / "checkpoints")
+
+    def iteration(self) -> int:
+        """How many updates the saved policies have had."""
+        return int(checkpoint.load(self.parameters_file())[1]["iteration"])
+
     @cached_property
-    def _agents(self) -> PyTree:
+    def agents(self) -> tuple[Networks, PyTree]:
+        """Networks, and policies, critics and normalisers of all seeds; what only training needs is left out."""
         learner = self.plan.learner()
-        arrays, _ = checkpoint.load(checkpoint.latest(self.folder / "checkpoints"))
-        wanted = without_replay(jax.eval_shape(learner.init_agents))
-        agents = {name: array for name, array in arrays.items() if name.startswith("agent.")}
+        arrays, _ = checkpoint.load(self.parameters_file())
+        wanted = jax.eval_shape(learner.init_agents)._replace(extra=None)
+        extra = ("agent.extra.", "agent.extra")
+        agents = {n: array for n, array in arrays.items() if n.startswith("agent.") and not n.startswith(extra)}
         return learner.networks, checkpoint.restore(agents, {"agent": wanted})["agent"]
 
     def policy(self, seed: int | None = None) -> Policy:
@@ -85,7 +98,7 @@ class Run:
         seed = self._best_seed() if seed is None else seed
         if seed not in seeds:
             raise UsageError(f"seed {seed} is not in this run; it has {', '.join(map(str, seeds))}.")
-        networks, agents = self._agents
+        networks, agents = self.agents
         return Policy(networks, self.plan.settings, jax.tree.map(lambda x: x[seeds.index(seed)], agents))
 
     def act(self, obs: Any, deterministic: bool = True, seed: int | None = None) -> np.ndarray:
@@ -113,5 +126,9 @@ def _values(cost: Any) -> Any:
 
 
 def load(folder: str | Path) -> Run:
-    """Open the folder of a run."""
+    """Open the folder of a run, or a run on the Hugging Face Hub: ``hf://user/name``."""
+    if str(folder).startswith("hf://"):
+        from cppo.export import hub
+
+        return Run(hub.pull(str(folder).removeprefix("hf://")))
     return Run(folder)

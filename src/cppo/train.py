@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from cppo import checkpoint, log, timing
+from cppo import checkpoint, envs, log, timing
+from cppo import loggers as loggers_module
 from cppo import plan as plans
 from cppo.display import Display
+from cppo.envs import VectorEnv
 from cppo.learner import Learner, TrainState
 from cppo.plan import Plan
 from cppo.run import Run
@@ -30,7 +33,7 @@ Callback = Callable[[list[dict[str, Any]]], None]  # sees the rows of each itera
 
 def train(
     algo: str = "cppo",
-    env: str = "PointCircle",
+    env: str | VectorEnv = "PointCircle",
     *,
     steps: int | None = None,
     seeds: int = 1,
@@ -43,20 +46,25 @@ def train(
     overwrite: bool = False,
     checkpoint_seconds: float = 30.0,
     tensorboard: bool = True,
+    loggers: Sequence[str] = (),
     show: bool | None = None,
     callback: Callback | None = None,
 ) -> Run:
     """Train ``algo`` on ``env`` for ``steps`` environment steps of each seed and return the saved run.
 
+    ``env`` is a name, or an environment made by ``cppo.envs.from_gymnasium`` (as many worlds as needed are made anew).
     ``cost_limit`` bounds the mean undiscounted cost of an episode (default: the environment's own limit); ``settings``
-    changes any setting of the algorithm by name. ``show``: True for the live display, False for silence, None for the
-    display on a terminal and plain lines elsewhere.
+    changes any setting of the algorithm by name. ``loggers`` (csv, wandb) see every row beside ``metrics.jsonl``, and
+    so does ``callback``, a function of the rows of an iteration, one dict for each seed.
+    ``show``: True for the live display, False for silence, None for the display on a terminal and plain lines
+    elsewhere.
 
     >>> import tempfile
     >>> run = train("cppo", "ProbeBox", steps=800, out=tempfile.mkdtemp() + "/run", show=False)
     >>> run.metrics()["steps"].tolist()
     [400, 800]
     """
+    loggers_module.check(loggers)
     plan = plans.make(
         algo,
         env,
@@ -69,7 +77,7 @@ def train(
         init_from=None if init_from is None else str(init_from),
     )
     folder = _new_folder(plan, out, overwrite)
-    return begin(plan, folder, checkpoint_seconds, tensorboard, show, callback)
+    return begin(plan, folder, checkpoint_seconds, tensorboard, show, callback, loggers)
 
 
 def begin(
@@ -79,6 +87,7 @@ def begin(
     tensorboard: bool = True,
     show: bool | None = None,
     callback: Callback | None = None,
+    loggers: Sequence[str] = (),
 ) -> Run:
     """Train ``plan`` from its first step in an empty ``folder``."""
     use_compilation_cache()
@@ -91,7 +100,7 @@ def begin(
     writer = log.RunWriter(folder, tensorboard=tensorboard)
     saver = Saver(_checkpoints(folder))
     saver.save(0, state, {"wall_seconds": 0.0})
-    return _loop(plan, learner, state, folder, writer, saver, 0, 0.0, checkpoint_seconds, show, callback)
+    return _loop(plan, learner, state, folder, writer, saver, 0, 0.0, checkpoint_seconds, show, callback, loggers)
 
 
 def resume(
@@ -99,32 +108,39 @@ def resume(
     *,
     steps: int | None = None,
     name: str | None = None,
+    env: VectorEnv | None = None,
     checkpoint_seconds: float = 30.0,
     tensorboard: bool = True,
+    loggers: Sequence[str] = (),
     show: bool | None = None,
     callback: Callback | None = None,
 ) -> Run:
     """Go on with a stopped run from its newest checkpoint (or the one called ``name``), exactly as if never stopped.
 
-    ``steps`` extends (or shortens) the run.
+    ``steps`` extends (or shortens) the run. ``env`` is needed only where the environment was made by a function that
+    has no import path; episodes of Gymnasium environments start afresh.
     """
+    loggers_module.check(loggers)
     folder = Path(folder)
     plan = plans.load(folder)
+    plan = plan if env is None else plans.with_env(plan, env)
     if steps is not None and steps != plan.steps:
         plan = plans.with_steps(plan, steps)
         plan.save(folder, log.versions())
     use_compilation_cache()
     learner = plan.learner()
-    fresh = learner.start()
     saver = Saver(_checkpoints(folder))
+    fresh = learner.start()
     state, meta = saver.load(fresh, name)
     if not learner.env.resumable:
-        print(f"{plan.backend} keeps no physics state: episodes start afresh, everything else goes on.")
+        if show is not False:
+            print(f"The state of {plan.backend} cannot be saved: episodes start afresh, everything else goes on.")
+        fresh = learner.start(restart=int(meta["iteration"]))
         state = state._replace(host_env=fresh.host_env, worlds=fresh.worlds._replace(window=state.worlds.window))
     done = int(meta["iteration"])
     writer = log.RunWriter(folder, resume_iteration=done, tensorboard=tensorboard)
-    seconds = float(meta["wall_seconds"])
-    return _loop(plan, learner, state, folder, writer, saver, done, seconds, checkpoint_seconds, show, callback)
+    before = float(meta["wall_seconds"])
+    return _loop(plan, learner, state, folder, writer, saver, done, before, checkpoint_seconds, show, callback, loggers)
 
 
 def _loop(
@@ -139,6 +155,7 @@ def _loop(
     checkpoint_seconds: float,
     show: bool | None,
     callback: Callback | None,
+    loggers: Sequence[str],
 ) -> Run:
     began = last_saved = time.monotonic()
     title = f"{plan.algo} on {plan.env}"
@@ -154,7 +171,8 @@ def _loop(
     console = Console(quiet=True) if show is False else None
     display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show, console)
     first = 0.0  # seconds of the first iteration, which compiles
-    with writer, display, _stop_on_interrupt() as interrupted:
+    more = loggers_module.Loggers(loggers, folder, plan)
+    with writer, more, display, _closing_env(learner), _stop_on_interrupt() as interrupted:
         told_waiting = False
         for iteration in range(done + 1, plan.iterations + 1):
             state, metrics = learner.iterate(state)
@@ -164,6 +182,7 @@ def _loop(
             rows = _rows(plan, learner, iteration, metrics, elapsed())
             _refuse_nonfinite_signals(plan, metrics, iteration)
             writer.write(rows)
+            more.write(rows)
             display.update(rows, elapsed())
             if not told_waiting and any(row["mode"] == "waiting" for row in rows):
                 display.message("No episode has ended yet, so the cost is unknown: waiting before the first update.")
@@ -223,7 +242,7 @@ def _refuse_nonfinite(state: TrainState, iteration: int) -> None:
 
 
 def _new_folder(plan: Plan, out: str | Path | None, overwrite: bool) -> Path:
-    folder = Path(out) if out is not None else _unused(Path("runs") / f"{plan.env}-{plan.algo}")
+    folder = Path(out) if out is not None else _unused(Path("runs") / f"{_as_file_name(plan.env)}-{plan.algo}")
     if folder.exists() and any(folder.iterdir()):
         if not (folder / plans.FILE).is_file():
             raise UsageError(f"{folder} exists and is not a run of cppo; choose another --out.")
@@ -232,6 +251,10 @@ def _new_folder(plan: Plan, out: str | Path | None, overwrite: bool) -> Path:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _as_file_name(env: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", env)
 
 
 def _unused(folder: Path) -> Path:
@@ -261,6 +284,14 @@ def _start_from(state: TrainState, source: Path) -> TrainState:
     if taken < sum(name.startswith("agent.policy") for name in fresh):
         raise UsageError(f"the policy in {source} does not fit this environment and network; train from scratch.")
     return checkpoint.restore(fresh, state)
+
+
+@contextmanager
+def _closing_env(learner: Learner) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        envs.close(learner.env)
 
 
 @contextmanager

@@ -44,7 +44,18 @@ class Discrete:
         return ()
 
 
-ActionSpace = Box | Discrete
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """Several choices at once: number i is one of ``sizes[i]``, numbered from 0."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.sizes),)
+
+
+ActionSpace = Box | Discrete | MultiDiscrete
 
 
 @dataclass(frozen=True)
@@ -52,7 +63,7 @@ class EnvSpec:
     """What an algorithm may know of an environment before the first step.
 
     ``cost_limits`` are limits on the mean undiscounted cost of an episode, one for each constraint
-    (docs/cost-contract.md); a run may override them.
+    (docs/cost-contract.md); a run may override them. Empty: the environment has none of its own, a run must give them.
     """
 
     name: str
@@ -73,6 +84,8 @@ class Step(NamedTuple):
     ``obs`` is what to act on next (after a reset: the new episode's first observation); ``final_obs`` is the true
     successor of the step, which is what a critic must see. The two are equal where no episode ended.
     ``terminated`` is a true end (no future); ``truncated`` is a time limit (the future exists, unseen).
+    ``dropped`` marks episodes that were lost with the process they ran in; they are truncated and count nowhere.
+    Environments that lose none leave it out.
     """
 
     obs: Float[Array, "world *obs"]
@@ -81,6 +94,7 @@ class Step(NamedTuple):
     cost: Float[Array, "world constraint"]
     terminated: Bool[Array, " world"]
     truncated: Bool[Array, " world"]
+    dropped: Bool[Array, " world"] | None = None
 
 
 class BatchedEnv(Protocol):

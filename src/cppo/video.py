@@ -45,6 +45,10 @@ def film(
         raise UsageError(f"renderer is {renderer!r}; use one of {', '.join(RENDERERS)}.")
     if out.suffix.lower() not in (".mp4", ".gif"):
         raise UsageError(f"--out {out} ends in {out.suffix or 'nothing'}; write an .mp4 or a .gif.")
+    if run.plan.source is not None:
+        raise UsageError("films are of cppo's own environments; record others with gymnasium.wrappers.RecordVideo.")
+    if run.plan.settings.encoder == "gru":
+        raise UsageError("films of policies with encoder=gru are not supported.")
     name = run.plan.env
     camera = camera_of(name, renderer)
     policy = run.policy(seed)

@@ -10,7 +10,7 @@ from typing import Any
 
 from cppo.algos import common, cpo, cppo, focops, mpo, pcpo, ppo, trpo
 from cppo.maths import multipliers, nonparametric
-from cppo.types import Box, Discrete, EnvSpec, UsageError
+from cppo.types import Box, Discrete, EnvSpec, MultiDiscrete, UsageError
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Algorithm:
     order: str = "first"
     constraint: str = ""  # how the method treats the limit, for `cppo algos`
     policy: str = "on"
-    actions: tuple[type, ...] = (Box, Discrete)
+    actions: tuple[type, ...] = (Box, Discrete, MultiDiscrete)
     constraints: str = "any"  # "0", "1" or "any" number
     reference: str = ""
 
@@ -140,6 +140,7 @@ TABLE: dict[str, Algorithm] = {
             mpo.update,
             constraint="ignored",
             policy="off",
+            actions=(Box, Discrete),
             reference="Abdolmaleki et al. 2018",
         ),
         Algorithm(
@@ -149,6 +150,7 @@ TABLE: dict[str, Algorithm] = {
             partial(mpo.update, estep=nonparametric.reweight),
             constraint="constrained E-step by its dual",
             policy="off",
+            actions=(Box, Discrete),
             reference="Liu et al. 2022",
         ),
     ]

@@ -27,6 +27,11 @@ class OnPolicy:
     batch_size: int = setting(30_000, "Environment steps of one seed between two updates.", at_least=1)
     num_envs: int = setting(30, "Worlds of one seed that run side by side.", at_least=1)
     hidden: tuple[int, ...] = setting((64, 64), "Widths of the hidden layers of policy and critics.", at_least=1)
+    encoder: str = setting(
+        "auto",
+        "What sees the observation before the layers: mlp (nothing), cnn, gru or module:Class; auto: cnn for pictures.",
+    )
+    memory: int = setting(16, "Observations that encoder=gru sees, the newest last.", at_least=2)
     activation: str = setting("tanh", "Activation of the hidden layers.", choices=tuple(ACTIVATIONS))
     initial_std: float = setting(0.6, "Standard deviation of the first policy, bounds being ±1.", above=0.0)
     discount: float = setting(0.99, "Discount γ of the return.", at_least=0.0, below=1.0)
@@ -102,6 +107,7 @@ def prepare(networks: Networks, settings: OnPolicy, agent: Agent, batch: Batch) 
     if settings.critic_clock:
         share = 2.0 * batch.age / networks.spec.episode_length - 1.0
         tick = 2.0 / networks.spec.episode_length
+        obs, next_obs = (x.reshape(*share.shape, -1) for x in (obs, next_obs))
         obs = jnp.concatenate([obs, share[..., None]], axis=-1)
         next_obs = jnp.concatenate([next_obs, share[..., None] + tick], axis=-1)
     evaluate = jax.vmap(jax.vmap(networks.value, in_axes=(None, 0)), in_axes=(None, 0))

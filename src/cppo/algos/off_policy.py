@@ -34,6 +34,11 @@ class OffPolicy:
     num_envs: int = setting(10, "Worlds of one seed that run side by side.", at_least=1)
     replay_size: int = setting(100_000, "Steps that the replay holds.", at_least=1)
     hidden: tuple[int, ...] = setting((64, 64), "Widths of the hidden layers of policy and critics.", at_least=1)
+    encoder: str = setting(
+        "auto",
+        "What sees the observation before the layers: mlp (nothing), cnn, gru or module:Class; auto: cnn for pictures.",
+    )
+    memory: int = setting(16, "Observations that encoder=gru sees, the newest last.", at_least=2)
     activation: str = setting("tanh", "Activation of the hidden layers.", choices=tuple(ACTIVATIONS))
     initial_std: float = setting(0.6, "Standard deviation of the first policy, bounds being ±1.", above=0.0)
     discount: float = setting(0.99, "Discount γ of the return.", at_least=0.0, below=1.0)

@@ -18,7 +18,7 @@ import numpy as np
 
 from cppo import envs
 from cppo.envs.tasks.scenes import SCENES
-from cppo.types import BatchedEnv, Box, EnvSpec, Step, UsageError
+from cppo.types import BatchedEnv, Box, Discrete, EnvSpec, Step, UsageError
 
 try:
     import gymnasium
@@ -31,6 +31,7 @@ except ImportError as error:
 def spaces_of(spec: EnvSpec) -> tuple[gymnasium.spaces.Box, gymnasium.Space[Any]]:
     """Observation and action space of one world."""
     if not isinstance(spec.action, Box):
+        assert isinstance(spec.action, Discrete)  # none of ours has several choices at once
         return gymnasium.spaces.Box(-np.inf, np.inf, spec.obs_shape, np.float32), gymnasium.spaces.Discrete(
             spec.action.n
         )

@@ -1,4 +1,5 @@
-"""Action distributions: a diagonal Gaussian and a categorical, each with one log density, one KL, one entropy.
+"""Action distributions: a diagonal Gaussian, a categorical and several of them at once, each with one log density, one
+KL, one entropy.
 
 ``kl(old, new)`` is the forward divergence KL(old‖new), summed over action dimensions. Averaged over the states of a
 batch it is *the* KL of this project, wherever a limit, a log or a line search speaks of one.
@@ -74,3 +75,32 @@ class Categorical(NamedTuple):
     def entropy(self) -> Float[Array, ""]:
         logp = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(logp) * logp, axis=-1)
+
+
+IMPOSSIBLE = -1e9  # logit of a choice that does not exist; finite, so that 0 · logit stays 0
+
+
+class FactorisedCategorical(NamedTuple):
+    """Independent categoricals, one for each choice; shorter ones are filled up with ``IMPOSSIBLE`` logits.
+
+    >>> both = FactorisedCategorical(jnp.asarray([[0.0, 0.0, 0.0], [0.0, 0.0, IMPOSSIBLE]]))
+    >>> print(jnp.exp(both.log_prob(jnp.asarray([2, 1]))).round(4))
+    0.1667
+    """
+
+    logits: Float[Array, "choice option"]
+
+    def sample(self, key: Key) -> Int[Array, " choice"]:
+        return jax.random.categorical(key, self.logits, axis=-1)
+
+    def mode(self) -> Int[Array, " choice"]:
+        return jnp.argmax(self.logits, axis=-1)
+
+    def log_prob(self, action: Int[Array, " choice"]) -> Float[Array, ""]:
+        return jnp.sum(Categorical(self.logits).log_prob(action), axis=-1)
+
+    def kl(self, new: FactorisedCategorical) -> Float[Array, ""]:
+        return jnp.sum(Categorical(self.logits).kl(Categorical(new.logits)), axis=-1)
+
+    def entropy(self) -> Float[Array, ""]:
+        return jnp.sum(Categorical(self.logits).entropy(), axis=-1)

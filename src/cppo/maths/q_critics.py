@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from cppo.maths import adam
 from cppo.networks import Networks
-from cppo.types import Box, Discrete, EnvSpec, PyTree
+from cppo.types import ActionSpace, Box, Discrete, EnvSpec, PyTree
 
 
 class QCritic(NamedTuple):
@@ -26,15 +26,22 @@ class QCritic(NamedTuple):
 def structure(networks: Networks) -> Networks:
     """Networks whose critics take an observation followed by an action."""
     action = networks.spec.action
-    width = action.n if isinstance(action, Discrete) else action.size
-    spec = dataclasses.replace(networks.spec, obs_shape=(networks.spec.obs_shape[0] + width,))
-    return dataclasses.replace(networks, spec=spec)
+    return dataclasses.replace(networks, more_inputs=action.size if isinstance(action, Box) else _options(action))
 
 
-def pair(spec: EnvSpec, obs: Float[Array, " obs"], action: Array) -> Float[Array, " both"]:
+def pair(spec: EnvSpec, obs: Float[Array, " *obs"], action: Array) -> Float[Array, " both"]:
     """A critic's input. Actions are clipped to their bounds, as the environment does before executing them."""
-    code = jnp.clip(action, -1.0, 1.0) if isinstance(spec.action, Box) else jax.nn.one_hot(action, spec.action.n)
-    return jnp.concatenate([obs, code])
+    if isinstance(spec.action, Box):
+        code = jnp.clip(action, -1.0, 1.0)
+    else:
+        code = jax.nn.one_hot(action, _options(spec.action))
+    return jnp.concatenate([jnp.ravel(obs), code])
+
+
+def _options(action: ActionSpace) -> int:
+    """How many actions there are; the table of algorithms lets no other kind through."""
+    assert isinstance(action, Discrete)
+    return action.n
 
 
 def init(params: PyTree) -> QCritic:

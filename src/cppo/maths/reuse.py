@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from cppo.networks import Networks
-from cppo.types import Batch, Discrete
+from cppo.types import Batch, Box
 
 WEIGHTS = (0.5, 2.0)
 
@@ -32,7 +32,7 @@ def nothing(networks: Networks, settings: Any) -> Past:
     spec, worlds = networks.spec, settings.num_envs
     shape = (settings.reuse - 1, settings.batch_size // worlds, worlds)
     obs, number, flag = jnp.zeros((*shape, *spec.obs_shape)), jnp.zeros(shape), jnp.zeros(shape, bool)
-    action = jnp.zeros((*shape, *spec.action.shape), jnp.int32 if isinstance(spec.action, Discrete) else jnp.float32)
+    action = jnp.zeros((*shape, *spec.action.shape), jnp.float32 if isinstance(spec.action, Box) else jnp.int32)
     cost = jnp.zeros((*shape, spec.num_costs))
     batch = Batch(obs, action, obs, number, cost, flag, flag, number, None)  # type: ignore[arg-type]
     return Past(batch, number, jnp.asarray(False))

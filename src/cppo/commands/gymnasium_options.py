@@ -1,0 +1,47 @@
+"""Options that commands share for environments of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cppo.types import UsageError
+
+
+@dataclass
+class GymnasiumOptions:
+    """Options for Gymnasium environments (docs/environments-of-your-own.md)."""
+
+    cost_keys: str | None = None
+    """Keys of info that hold costs, one constraint each: a,b (default: info["cost"], or the sixth value of a step)."""
+    cost: str | None = None
+    """Import path of a function cost(obs, action, next_obs, info): module:function."""
+    env_python: Path | None = None
+    """Run the environment under this interpreter, which needs NumPy and the environment only."""
+    episode_length: int | None = None
+    """Truncate episodes after this many steps (default: the environment's own time limit)."""
+    env_workers: int | None = None
+    """Processes that share the worlds (default: one for each core)."""
+    env_timeout: float = 60.0
+    """Seconds after which a step counts as hung and its process is restarted."""
+
+    def environment(self, name: str) -> Any:
+        """What to train or evaluate on: the name itself, or a Gymnasium environment with these options."""
+        from cppo import envs
+
+        if self == GymnasiumOptions():
+            return name
+        if envs.backends(name) != ["gymnasium"]:
+            raise UsageError(
+                f"{name} is no Gymnasium environment: leave out --cost-keys, --cost, --env-python and such."
+            )
+        return envs.from_gymnasium(
+            name,
+            cost=self.cost,
+            cost_keys=[key.strip() for key in (self.cost_keys or "").split(",") if key.strip()],
+            python=self.env_python,
+            episode_length=self.episode_length,
+            workers=self.env_workers,
+            timeout=self.env_timeout,
+        )

@@ -1,0 +1,139 @@
+"""``cppo watch``: runs below a folder, as they are now."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cppo.types import UsageError
+
+SILENT = 120.0  # seconds without a new line after which an unfinished run counts as stopped
+TAIL = 1 << 16  # bytes of metrics.jsonl that hold the newest iteration
+MARKS = {"running": "bold cyan", "finished": "green", "stopped": "yellow", "starting": "dim"}
+
+
+@dataclass
+class Watch:
+    """Show the running and finished runs below a folder.
+
+    Example: cppo watch runs
+    """
+
+    folder: tyro.conf.Positional[Path] = Path("runs")
+    """Where to look."""
+    once: bool = False
+    """Print the table once and end."""
+    seconds: float = 2.0
+    """Seconds between two looks."""
+
+    def __call__(self) -> None:
+        if not self.folder.is_dir():
+            raise UsageError(f"{self.folder} is no folder; name one that holds runs, for example: cppo watch runs")
+        if self.once:
+            Console().print(overview(self.folder))
+            return
+        try:
+            with Live(overview(self.folder), auto_refresh=False) as live:
+                while True:
+                    time.sleep(self.seconds)
+                    live.update(overview(self.folder), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def overview(folder: Path) -> Table:
+    table = Table(box=SIMPLE_HEAD, title=f"Runs in {folder}", title_justify="left")
+    for name in ("run", "algo", "env"):
+        table.add_column(name, overflow="ellipsis", no_wrap=True)
+    for name in ("done", "return", "cost/limit"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for path in sorted(find(folder)):
+        seen = look(path)
+        if seen is not None:
+            name = str(path.relative_to(folder)) if path != folder else path.name
+            table.add_row(name, seen["algo"], seen["env"], f"{seen['share']:.0%}", *_numbers(seen), _state(seen))
+    if not table.rows:
+        table.caption = "no runs yet"
+    return table
+
+
+def find(folder: Path) -> Iterator[Path]:
+    """Folders that hold a run; nothing is looked for inside of one."""
+    for place, folders, files in os.walk(folder):
+        if "config.json" in files and "metrics.jsonl" in files:
+            yield Path(place)
+            folders.clear()
+
+
+def look(run: Path) -> dict[str, Any] | None:
+    """What a run's files say: plan, newest metrics (means over seeds), state."""
+    try:
+        config = json.loads((run / "config.json").read_text())
+        rows = _newest(run / "metrics.jsonl")
+        silent = time.time() - (run / "metrics.jsonl").stat().st_mtime
+    except (OSError, json.JSONDecodeError):
+        return None
+    if not isinstance(config, dict) or not {"algo", "env", "steps", "cost_limits"} <= set(config):
+        return None
+    share = min(1.0, rows[0]["steps"] / config["steps"]) if rows else 0.0
+    if share >= 1.0:
+        state = "finished"
+    elif silent > SILENT:
+        state = "stopped"
+    else:
+        state = "running" if rows else "starting"
+    limits = config["cost_limits"]
+    columns = {name: "cost" if len(limits) == 1 else f"cost.{name}" for name in limits}
+    costs = {name: (_mean(rows, column), limits[name]) for name, column in columns.items()}
+    return {
+        "algo": config["algo"],
+        "env": config["env"],
+        "share": share,
+        "return": _mean(rows, "return"),
+        "costs": costs,
+        "state": state,
+        "silent": silent,
+    }
+
+
+def _newest(path: Path) -> list[dict[str, Any]]:
+    """Rows of the last complete iteration, read from the end of the file."""
+    with open(path, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        start = max(0, file.tell() - TAIL)
+        file.seek(start)
+        lines = file.read().split(b"\n")[1 if start else 0 : -1]
+    rows = [json.loads(line) for line in lines]
+    return [row for row in rows if row["iteration"] == rows[-1]["iteration"]]
+
+
+def _mean(rows: list[dict[str, Any]], column: str) -> float | None:
+    values = [row[column] for row in rows if row.get(column) is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _numbers(seen: dict[str, Any]) -> tuple[Text, Text]:
+    earned = Text("-" if seen["return"] is None else f"{seen['return']:.2f}")
+    costs = Text()
+    for cost, limit in seen["costs"].values():
+        costs.append(" " if costs else "")
+        style = "dim" if cost is None else "green" if cost <= limit else "bold red"
+        costs.append(f"{'-' if cost is None else f'{cost:.2f}'}/{limit:g}", style)
+    return earned, costs
+
+
+def _state(seen: dict[str, Any]) -> Text:
+    return Text(seen["state"], MARKS[seen["state"]])

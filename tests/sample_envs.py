@@ -1,0 +1,130 @@
+"""Gymnasium environments of every kind that a user may bring, one step from the closed form."""
+
+import os
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Line(gymnasium.Env):
+    """A point on a line: the action is added to it, reward 1 − |x|, cost |action|; beyond the edge it terminates."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(-2.0, 4.0, (1,), np.float32)
+    edge = 5.0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = float(self.np_random.uniform(-0.1, 0.1)), 0
+        return self.see(), {}
+
+    def step(self, action):
+        self.move(action)
+        return self.see(), 1.0 - abs(self.x), abs(self.x) > self.edge, False, self.info(action)
+
+    def move(self, action):
+        self.x, self.t = self.x + float(np.sum(action)), self.t + 1
+
+    def see(self):
+        return np.asarray([self.x, self.t], np.float32)
+
+    def info(self, action):
+        return {"cost": float(np.abs(action).sum()), "left": float(self.x < 0), "right": float(self.x > 0)}
+
+
+class LongLine(Line):
+    edge = np.inf
+
+
+class VectorCost(Line):
+    def info(self, action):
+        return {"cost": np.asarray([1.0, 2.0, 3.0])}
+
+
+class NoCost(Line):
+    def info(self, action):
+        return {"speed": 1.0}
+
+
+class SixTuple(Line):
+    """Safety-gymnasium's signature."""
+
+    def step(self, action):
+        obs, reward, terminated, truncated, _ = super().step(action)
+        return obs, reward, 7.0, terminated, truncated, {"cost_sum": 1.0}
+
+
+class Dict(Line):
+    observation_space = spaces.Dict({"x": spaces.Box(-9, 9, (1,), np.float32), "parity": spaces.Discrete(2)})
+
+    def see(self):
+        return {"x": np.asarray([self.x], np.float32), "parity": self.t % 2}
+
+
+class Picture(LongLine):
+    observation_space = spaces.Box(0, 255, (8, 8, 1), np.uint8)
+
+    def see(self):
+        picture = np.zeros((8, 8, 1), np.uint8)
+        picture[:, int(np.clip(self.x + 4, 0, 7))] = 255
+        return picture
+
+
+class Choices(Line):
+    """MultiDiscrete: a direction and a length; reward only for the pair (1, 2), cost for length 2."""
+
+    action_space = spaces.MultiDiscrete([2, 3])
+
+    def step(self, action):
+        self.t += 1
+        reward = float(action[0] == 1) * float(action[1]) / 2
+        return self.see(), reward, False, False, {"cost": float(action[1] == 2)}
+
+
+class FromFive(Line):
+    """Discrete actions that are numbered from 5."""
+
+    action_space = spaces.Discrete(2, start=5)
+
+    def step(self, action):
+        assert action in (5, 6)
+        return super().step(np.asarray([action - 5]))
+
+
+class Unbounded(Line):
+    action_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+
+class Trouble(LongLine):
+    """Goes wrong at the fourth step of an episode, as often as the file named by TROUBLE has letters left."""
+
+    def step(self, action):
+        if self.t == 3:
+            file = Path(os.environ["TROUBLE"])
+            letters = file.read_text()
+            if letters:
+                file.write_text(letters[1:])
+                self.fail(letters[0])
+        return super().step(action)
+
+    def fail(self, letter):
+        if letter == "r":
+            raise RuntimeError("the motor is on fire")
+        if letter == "x":
+            os._exit(3)
+        time.sleep(600)
+
+
+def limited(cls=LongLine, steps=10):
+    return gymnasium.wrappers.TimeLimit(cls(), steps)
+
+
+def one(obs, action, next_obs, info):
+    return 1.0
+
+
+gymnasium.register("LineSample-v0", entry_point=Line, max_episode_steps=10)
+gymnasium.register("LongLineSample-v0", entry_point=LongLine, max_episode_steps=10)
