@@ -18,8 +18,8 @@ from cppo.envs.tasks.scenes import SCENES
 
 FOLDER = Path(__file__).parent.parent / "data"
 # Recorded with benchmarks/record_safety_gymnasium.py (safety-gymnasium 1.0.0, MuJoCo 2.3.3).
-RECORDED = ["PointGoal2", "PointPush2", "PointCircle2", "CarGoal1", "CarGoal2", "CarPush2", "CarCircle1"]
-ALSO_RECORDED = ["PointGoal0", "PointPush0", "PointCircle1"]  # nothing here that the others do not have
+RECORDED = ["PointGoal2", "PointPush2", "PointCircle2", "CarGoal1", "CarPush2", "CarCircle1"]
+ALSO_RECORDED = ["PointGoal0", "PointPush0", "PointCircle1", "CarGoal2"]  # nothing that the others do not have
 TOUCHING = {"vase", "push_box", "pillar"}  # modes that steer at something solid
 SIZES = {
     "Goal0": 16, "Goal1": 48, "Goal2": 48, "Push0": 32, "Push1": 64, "Push2": 64, "Circle0": 16, "Circle1": 16,

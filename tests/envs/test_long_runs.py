@@ -1,5 +1,6 @@
 """Long runs: a uniformly random policy scores as on the original, memory stays flat, many worlds fit."""
 
+import json
 import os
 import resource
 import subprocess
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+import cppo
 from cppo.envs.mujoco_tasks import build
 
 # Return and its deviation over ten episodes of the original under uniformly random actions.
@@ -85,3 +87,17 @@ def test_tasks_on_threads_run_on_the_cpu_whatever_the_default_device():
 def test_ten_thousand_worlds_fit_in_four_gibibytes(name):
     done = subprocess.run([sys.executable, "-c", MANY, name], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 4.0
+
+
+@pytest.mark.slow
+def test_training_on_threads_resumes_exactly(tmp_path):
+    settings = {"batch_size": 200, "num_envs": 10, "value_epochs": 2, "epochs": 2, "hidden": (8, 8), "min_episodes": 1}
+    how = {"show": False, "tensorboard": False}
+
+    def rows(run):
+        lines = (run.folder / "metrics.jsonl").read_text().splitlines()
+        return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+
+    whole = cppo.train("ppo", "PointPush1", steps=800, out=tmp_path / "whole", settings=settings, **how)
+    cppo.train("ppo", "PointPush1", steps=400, out=tmp_path / "half", settings=settings, **how)
+    assert rows(cppo.resume(tmp_path / "half", steps=800, **how)) == rows(whole)

@@ -15,6 +15,7 @@ def test_the_command_prints_both_rates(capsys):
     assert "PointCircle1" in said and "by CPU" in said
 
 
+@pytest.mark.slow
 def test_both_sides_are_measured_in_wall_and_cpu_time():
     found = speed.measure("CarCircle1", 2, "threads", blocks=1, block=2)
     assert found.simulated == 1.0
