@@ -196,16 +196,17 @@ def _draw_curve(
     steps, _, table = _by_seed(frame, values)
     curves = np.stack([_bridged(steps, curve) for curve in table.T], axis=1)
     mean, spread = _mean_and_spread(curves)
-    if curves.shape[1] > 1:
+    if curves.shape[1] > 1 and faint > 0:
         axis.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.72 * faint, linewidth=0)
         axis.plot(steps, curves, color=colour, alpha=faint, linewidth=0.6)
     # A run of one iteration is a point, which a line would not show.
     marker = "o" if len(steps) == 1 else None
-    axis.plot(steps, mean, color=colour, linewidth=1.8, label=label, marker=marker, linestyle=style)
+    width = 1.8 if faint > 0 else 1.2
+    axis.plot(steps, mean, color=colour, linewidth=width, label=label, marker=marker, linestyle=style)
 
 
 def _draw_runs(axis: Axes, runs: list[tuple[str, pd.DataFrame]], column: str, label: str) -> None:
-    faint = 0.25 / len(runs) ** 0.5  # many runs would bury each other in shades
+    faint = 0.25 / len(runs) ** 0.5 if len(runs) <= len(COLOURS) else 0.0  # many would bury each other in shades
     for index, (name, frame) in enumerate(runs):
         if column in frame:
             turn, place = divmod(index, len(COLOURS))  # once the colours are used up, the dashes tell runs apart
@@ -253,7 +254,8 @@ def _label_limit(axis: Axes, limit: float) -> None:
 
 def _label_runs(axis: Axes, runs: list[tuple[str, pd.DataFrame]]) -> None:
     if len(runs) > 1:
-        _legend_above(axis, columns=4, title="mean and standard deviation over seeds")
+        what = "mean and standard deviation over seeds" if len(runs) <= len(COLOURS) else "mean over seeds"
+        _legend_above(axis, columns=4 if len(runs) <= 8 else 6, title=what)
         return
     name, frame = runs[0]
     seeds = _num_seeds(frame)
