@@ -15,7 +15,7 @@ def too_fast(obs, action, next_obs, info):
 
 def main(steps=300_000, out="runs/half_cheetah"):
     env = cppo.envs.from_gymnasium("HalfCheetah-v5", cost=too_fast)
-    settings = {"batch_size": 10_000, "num_envs": 10, "obs_floor": 0.1, "value_epochs": 10, "policy_rate": 1e-3}
+    settings = {"batch_size": 10_000, "num_envs": 10, "obs_floor": 0.1, "value_epochs": 10}
     return cppo.train("cppo", env, cost_limit=50, steps=steps, settings=settings, out=out, overwrite=True)
 
 

@@ -21,6 +21,7 @@ from cppo.types import UsageError
 
 SILENT = 120.0  # seconds without a new line after which an unfinished run counts as stopped
 TAIL = 1 << 16  # bytes of metrics.jsonl that hold the newest iteration
+WIDTH = 18  # of a run's name
 MARKS = {"running": "bold cyan", "finished": "green", "stopped": "yellow", "starting": "dim"}
 
 
@@ -54,17 +55,18 @@ class Watch:
 
 
 def overview(folder: Path) -> Table:
-    table = Table(box=SIMPLE_HEAD, title=f"Runs in {folder}", title_justify="left")
-    for name in ("run", "algo", "env"):
-        table.add_column(name, overflow="ellipsis", no_wrap=True)
-    for name in ("done", "return", "cost/limit"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
+    table = Table(box=SIMPLE_HEAD, title=f"Runs in {folder}", title_justify="left", padding=(0, 1, 0, 0))
+    table.add_column("run", no_wrap=True)
+    table.add_column("algo on env", overflow="ellipsis", no_wrap=True, max_width=20)
+    for name, width in (("done", 4), ("return", 7), ("cost/limit", 10)):
+        table.add_column(name, justify="right", no_wrap=True, min_width=width)
+    table.add_column("state", no_wrap=True, min_width=8)
     for path in sorted(find(folder)):
         seen = look(path)
         if seen is not None:
             name = str(path.relative_to(folder)) if path != folder else path.name
-            table.add_row(name, seen["algo"], seen["env"], f"{seen['share']:.0%}", *_numbers(seen), _state(seen))
+            what = f"{seen['algo']} on {seen['env']}"
+            table.add_row(_short(name), what, f"{seen['share']:.0%}", *_numbers(seen), _state(seen))
     if not table.rows:
         table.caption = "no runs yet"
     return table
@@ -133,6 +135,11 @@ def _numbers(seen: dict[str, Any]) -> tuple[Text, Text]:
         style = "dim" if cost is None else "green" if cost <= limit else "bold red"
         costs.append(f"{'-' if cost is None else f'{cost:.2f}'}/{limit:g}", style)
     return earned, costs
+
+
+def _short(name: str) -> str:
+    """The end of a long path, which tells runs apart."""
+    return name if len(name) <= WIDTH else "…" + name[1 - WIDTH :]
 
 
 def _state(seen: dict[str, Any]) -> Text:
