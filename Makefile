@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench docs clean
+.PHONY: demo test test-all lint bench results docs clean
 
 demo: $(READY)  ## train CPPO on PointCircle, print a table, draw the curves
 	$(BIN)/cppo train --algo cppo --env PointCircle --seeds 4 --steps 200000 --out runs/demo --overwrite
@@ -26,6 +26,9 @@ bench: $(READY)  ## timings, as ratios measured in one run
 	$(BIN)/cppo bench env
 	$(BIN)/python benchmarks/algos.py
 	$(BIN)/python benchmarks/gymnasium_vector.py
+
+results: $(READY)  ## figures and tables of results/ from the committed records
+	for folder in results/*/; do $(BIN)/cppo report $$folder --out $$folder --no-page || exit 1; done
 
 clean:
 	rm -rf $(VENV) runs build dist

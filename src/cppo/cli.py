@@ -1,4 +1,4 @@
-"""The command line: ``cppo train | compare | eval | plot | video | envs | algos | …``."""
+"""The command line: ``cppo train | compare | study | report | eval | certify | plot | video | envs | algos | …``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from cppo.commands.bench import Bench
+from cppo.commands.certify import CertifyCommand
 from cppo.commands.compare import Compare
 from cppo.commands.export import Export
 from cppo.commands.gymnasium_options import GymnasiumOptions
+from cppo.commands.report import ReportCommand
+from cppo.commands.study import StudyCommand
 from cppo.commands.tune import Tune
 from cppo.commands.video import Video
 from cppo.commands.watch import Watch
@@ -229,7 +232,10 @@ class Algos:
 COMMANDS = {
     "train": Train,
     "compare": Compare,
+    "study": StudyCommand,
+    "report": ReportCommand,
     "eval": Eval,
+    "certify": CertifyCommand,
     "plot": Plot,
     "video": Video,
     "watch": Watch,
@@ -243,7 +249,7 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point. Usage errors exit with code 2, failed runs with 1, an interrupted run with 130."""
-    arguments = _repeat_set(sys.argv[1:] if argv is None else argv)
+    arguments = _local_ray(_repeat_set(sys.argv[1:] if argv is None else argv))
     try:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS, prog="cppo", description=__doc__, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
@@ -271,6 +277,15 @@ def _repeat_set(arguments: list[str]) -> list[str]:
                 result.append(inside)
             inside = ""
             result.append(word)
+    return result
+
+
+def _local_ray(arguments: list[str]) -> list[str]:
+    """Let ``--ray`` without an address mean ``--ray local``."""
+    result = list(arguments)
+    for index in reversed(range(len(result))):
+        if result[index] == "--ray" and (index + 1 == len(result) or result[index + 1].startswith("-")):
+            result.insert(index + 1, "local")
     return result
 
 

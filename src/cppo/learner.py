@@ -42,8 +42,8 @@ class Learner:
         self.min_episodes = first.min_episodes
         self.networks = networks_for(env.spec, first)
         self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
-        self._act = jax.jit(self._act_lanes, static_argnums=0)
-        self._device = collect.DeviceCollector(env, self._act_lanes, self.length) if env.backend == "warp" else None
+        self._act = jax.jit(self.act_lanes, static_argnums=0)
+        self._device = collect.DeviceCollector(env, self.act_lanes, self.length) if env.backend == "warp" else None
         self._update = jax.jit(jax.vmap(self._update_lane))
         self.clock = Clock()
         self.last: tuple[PyTree, Batch, Key] | None = None  # agents, batch and keys of the newest update on the host
@@ -58,16 +58,24 @@ class Learner:
 
         A run whose episodes cannot be saved restarts them; ``restart`` (its iteration) then gives it other ones.
         """
+        state, world_keys, ages = self.start_lanes(restart)
+        if self.env.jittable:
+            return state
+        host_env, obs = self.env.init(world_keys, ages)
+        return self.place(state, obs)._replace(host_env=host_env)
+
+    def start_lanes(self, restart: int = 0) -> tuple[TrainState, Key, Int[Array, " worlds"]]:
+        """A state that lacks its host environment, with the keys and ages that start the worlds of all lanes."""
         ages = self._ages()
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
         keys = jax.vmap(lambda key: jax.random.fold_in(key, restart))(keys) if restart else keys
         state, world_keys = jax.jit(jax.vmap(self._start_lane, in_axes=(0, 0, None)))(self.settings, keys, ages)
-        if self.env.jittable:
-            return state
-        flat_keys = world_keys.reshape(-1, world_keys.shape[-1])
-        host_env, obs = self.env.init(flat_keys, jnp.tile(ages, len(self.seeds)))
+        return state, world_keys.reshape(-1, world_keys.shape[-1]), jnp.tile(ages, len(self.seeds))
+
+    def place(self, state: TrainState, obs: Array) -> TrainState:
+        """``state`` with the first observations of a host environment, all lanes' worlds in a row."""
         obs = obs.reshape(len(self.seeds), self.worlds, *self.env.spec.obs_shape)
-        return state._replace(host_env=host_env, worlds=state.worlds._replace(obs=obs))
+        return state._replace(worlds=state.worlds._replace(obs=obs))
 
     def init_agents(self) -> PyTree:
         """Fresh algorithm states of all lanes (their shapes say what a checkpoint's agents look like)."""
@@ -91,17 +99,22 @@ class Learner:
         if self._device is not None:
             # Arrays that come from Warp are tied to its device. Tie the others, too, or all would be compiled twice.
             self.settings, state = jax.device_put((self.settings, state), jax.local_devices()[0])
-        key, act_key, update_key = _split3(state.key)
+        key, act_key, update_key = split3(state.key)
         # Flattened once: an agent is a tree of some hundred arrays, and a step takes less than a millisecond.
         leaves, structure = jax.tree.flatten((self.settings, state.agent))
         collected = self._collect_on_host if self._device is None else self._collect_on_device
         host_env, obs, rollout = collected(structure, leaves, state, act_key)
+        state, metrics = self.absorb(state._replace(key=key), obs, rollout, update_key)
+        return state._replace(host_env=host_env), metrics
+
+    def absorb(self, state: TrainState, obs: Array, rollout: collect.Rollout, keys: Key) -> tuple[TrainState, Metrics]:
+        """Update every lane on its rollout (lane, time, world, …) of a host environment, which ended at ``obs``."""
         with self.clock("update"):
             worlds = state.worlds._replace(obs=obs)
-            updated = self._update(self.settings, state.agent, worlds, rollout, update_key)
+            updated = self._update(self.settings, state.agent, worlds, rollout, keys)
             agent, worlds, batch, metrics = jax.block_until_ready(updated)
-        self.last = state.agent, batch, update_key
-        return TrainState(agent, worlds, key, state.iteration + 1, host_env), metrics
+        self.last = state.agent, batch, keys
+        return state._replace(agent=agent, worlds=worlds, iteration=state.iteration + 1), metrics
 
     def _collect_on_device(
         self, structure: Any, leaves: list[Array], state: TrainState, keys: Key
@@ -140,7 +153,7 @@ class Learner:
         agent, worlds, _, metrics = self._update_lane(settings, state.agent, worlds, rollout, update_key)
         return TrainState(agent, worlds, key, state.iteration + 1, None), metrics
 
-    def _act_lanes(
+    def act_lanes(
         self, structure: Any, leaves: list[Array], obs: Array, keys: Key, t: Array | int
     ) -> tuple[Array, Array]:
         """Actions of all lanes, in the policies' units and, all worlds in one row, in the environment's."""
@@ -180,6 +193,7 @@ def _physics_seconds(env: BatchedEnv) -> float:
     return getattr(getattr(env, "threads", None), "seconds", 0.0)
 
 
-def _split3(keys: Key) -> tuple[Key, Key, Key]:
+def split3(keys: Key) -> tuple[Key, Key, Key]:
+    """Three keys for each lane: the next iteration's, one to act, one to update."""
     parts = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
     return parts[:, 0], parts[:, 1], parts[:, 2]

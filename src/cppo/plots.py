@@ -37,7 +37,7 @@ STRIP_COLOURS = {
 }
 MAX_STRIPS = 16  # above this many seeds a strip for each is unreadable: the share in recovery is drawn instead
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.titlesize": 9.5,
@@ -83,7 +83,7 @@ def learning_curves(runs: list[tuple[str, pd.DataFrame]], cost_limits: dict[str,
     columns = cost_columns(cost_limits)
     with_mode = len(runs) == 1 and _logged(frames[0], "mode")
     heights = [1.0] + [0.75] * len(columns) + ([_mode_height(frames[0])] if with_mode else [])
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 0.6 + 2.3 * sum(heights)), layout="constrained")
         axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
         _draw_runs(axes[0], runs, "return", "episode return")
@@ -111,7 +111,7 @@ def diagnostics(
     ``angle_unit`` is the unit of the angle columns; the figure is in degrees. What a run did not log is left out.
     """
     curves, scatters = _curve_panels(frame, angle_unit), _scatter_panels(frame, cost_limits)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         if curves or scatters:
             figure = _arranged(curves, scatters)
         else:

@@ -95,7 +95,7 @@ class Run:
     def policy(self, seed: int | None = None) -> Policy:
         """The policy of ``seed`` (default: of the feasible seed with the highest return, else the least cost)."""
         seeds = self.plan.seeds
-        seed = self._best_seed() if seed is None else seed
+        seed = self.best_seed if seed is None else seed
         if seed not in seeds:
             raise UsageError(f"seed {seed} is not in this run; it has {', '.join(map(str, seeds))}.")
         networks, agents = self.agents
@@ -109,7 +109,9 @@ class Run:
     def _best_policy(self) -> Policy:
         return self.policy()
 
-    def _best_seed(self) -> int:
+    @property
+    def best_seed(self) -> int:
+        """The feasible seed with the highest return, else the one with the least cost."""
         if not (self.folder / "summary.json").is_file():
             return self.plan.seeds[0]
         rows = self.summary["seeds"]

@@ -98,7 +98,7 @@ def begin(
     folder.mkdir(parents=True, exist_ok=True)
     plan.save(folder, log.versions())
     writer = log.RunWriter(folder, tensorboard=tensorboard)
-    saver = Saver(_checkpoints(folder))
+    saver = Saver(checkpoints_of(folder))
     saver.save(0, state, {"wall_seconds": 0.0})
     return _loop(plan, learner, state, folder, writer, saver, 0, 0.0, checkpoint_seconds, show, callback, loggers)
 
@@ -129,7 +129,7 @@ def resume(
         plan.save(folder, log.versions())
     use_compilation_cache()
     learner = plan.learner()
-    saver = Saver(_checkpoints(folder))
+    saver = Saver(checkpoints_of(folder))
     fresh = learner.start()
     state, meta = saver.load(fresh, name)
     if not learner.env.resumable:
@@ -164,7 +164,7 @@ def _loop(
         return seconds_before + time.monotonic() - began
 
     def save(iteration: int) -> None:
-        _refuse_nonfinite(state, iteration)
+        refuse_nonfinite(state, iteration)
         writer.sync()
         saver.save(iteration, state, {"wall_seconds": elapsed()})
 
@@ -172,15 +172,15 @@ def _loop(
     display = Display(title, plan.steps, list(plan.seeds), plan.cost_limits, show, console)
     first = 0.0  # seconds of the first iteration, which compiles
     more = loggers_module.Loggers(loggers, folder, plan)
-    with writer, more, display, _closing_env(learner), _stop_on_interrupt() as interrupted:
+    with writer, more, display, _closing_env(learner), stop_on_interrupt() as interrupted:
         told_waiting = False
         for iteration in range(done + 1, plan.iterations + 1):
             state, metrics = learner.iterate(state)
             metrics = jax.device_get(metrics)
             if iteration == done + 1:
                 first = learner.clock.restart()
-            rows = _rows(plan, learner, iteration, metrics, elapsed())
-            _refuse_nonfinite_signals(plan, metrics, iteration)
+            rows = rows_of(plan, learner.batch_size, iteration, metrics, elapsed())
+            refuse_nonfinite_signals(plan, metrics, iteration)
             writer.write(rows)
             more.write(rows)
             display.update(rows, elapsed())
@@ -202,12 +202,12 @@ def _loop(
     return Run(folder)
 
 
-def _rows(plan: Plan, learner: Learner, iteration: int, metrics: Metrics, seconds: float) -> list[dict[str, Any]]:
+def rows_of(plan: Plan, batch_size: int, iteration: int, metrics: Metrics, seconds: float) -> list[dict[str, Any]]:
     """One flat record for each seed; a quantity with an axis of constraints gets a column for each."""
     names = plan.spec.cost_names
     rows = []
     for lane, seed in enumerate(plan.seeds):
-        row: dict[str, Any] = {"iteration": iteration, "steps": iteration * learner.batch_size, "seed": seed}
+        row: dict[str, Any] = {"iteration": iteration, "steps": iteration * batch_size, "seed": seed}
         values = {name: np.asarray(value)[lane] for name, value in metrics.items()}
         waiting = bool(values.pop("waiting"))
         recovering = values.pop("recovering", np.asarray(False))
@@ -224,7 +224,7 @@ def _rows(plan: Plan, learner: Learner, iteration: int, metrics: Metrics, second
     return rows
 
 
-def _refuse_nonfinite_signals(plan: Plan, metrics: Metrics, iteration: int) -> None:
+def refuse_nonfinite_signals(plan: Plan, metrics: Metrics, iteration: int) -> None:
     bad = [seed for seed, number in zip(plan.seeds, np.asarray(metrics["nonfinite"]), strict=True) if number]
     if bad:
         raise TrainingError(
@@ -233,7 +233,7 @@ def _refuse_nonfinite_signals(plan: Plan, metrics: Metrics, iteration: int) -> N
         )
 
 
-def _refuse_nonfinite(state: TrainState, iteration: int) -> None:
+def refuse_nonfinite(state: TrainState, iteration: int) -> None:
     if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(jax.device_get(state.agent.policy))):
         raise TrainingError(
             f"the policy's parameters became NaN or infinite by iteration {iteration}; the last checkpoint before is "
@@ -264,14 +264,14 @@ def _unused(folder: Path) -> Path:
     return candidate
 
 
-def _checkpoints(folder: Path) -> Path:
+def checkpoints_of(folder: Path) -> Path:
     return folder / "checkpoints"
 
 
 def _start_from(state: TrainState, source: Path) -> TrainState:
     """Policy, normaliser and critics of a trained run in place of fresh ones; lane i takes the source's lane i mod
     n."""
-    arrays, _ = checkpoint.load(checkpoint.latest(_checkpoints(source)))
+    arrays, _ = checkpoint.load(checkpoint.latest(checkpoints_of(source)))
     fresh = checkpoint.named_arrays(state)
     lanes = next(iter(fresh.values())).shape[0]
     taken = 0
@@ -295,7 +295,7 @@ def _closing_env(learner: Learner) -> Iterator[None]:
 
 
 @contextmanager
-def _stop_on_interrupt() -> Iterator[threading.Event]:
+def stop_on_interrupt() -> Iterator[threading.Event]:
     """Turn the first Ctrl-C into a request to stop after the current iteration; the second one stops at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():

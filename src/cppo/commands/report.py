@@ -1,0 +1,41 @@
+"""``cppo report``: a study's page, figures and tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+console = Console()
+
+
+@dataclass
+class ReportCommand:
+    """Write the report of a study: one HTML page that needs no network, figures as PNG and SVG, tables.
+
+    Example: cppo report runs/study-paper
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of a study, of a run, of several runs, or of a saved results.json."""
+    out: Path | None = None
+    """Where to write (default: report in that folder)."""
+    episodes: int = 2
+    """Episodes to record of each algorithm for the replay (0: none)."""
+    page: bool = True
+    """Write the page (--no-page: figures and tables only)."""
+
+    def __call__(self) -> None:
+        from cppo.study import figures, report, results, tables
+
+        out = self.out or self.folder / "report"
+        record = results.load(self.folder)
+        out.mkdir(parents=True, exist_ok=True)
+        written = figures.write(record, out)
+        written.append(tables.write(record, out))
+        if self.page:
+            written.append(report.write(self.folder, out, self.episodes))
+        for path in written:
+            console.print(f"Wrote {path}", highlight=False, soft_wrap=True)

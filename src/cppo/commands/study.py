@@ -1,0 +1,115 @@
+"""``cppo study``: run a study, or what is left of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cppo.types import TrainingError
+
+Positional = tyro.conf.Positional
+console = Console()
+
+
+@dataclass
+class StudyCommand:
+    """Run a study: paper (Figure 3), ablation (Figure 4 and the paper's claims), limits, or your own file.
+
+    Stop it whenever you like; the same command goes on where it was. Example: cppo study paper --only PointCircle
+    --algos cppo,cpo --seeds 2 --budget 25m
+    """
+
+    name: Positional[str]
+    """paper, ablation, limits, or a .toml or .py file (docs/studies.md)."""
+    only: str | None = None
+    """Only these environments, separated by commas."""
+    algos: str | None = None
+    """Only these algorithms, separated by commas."""
+    seeds: int | None = None
+    """How many seeds."""
+    steps: int | None = None
+    """Environment steps of each seed; more than before goes on with finished runs."""
+    budget: str | None = None
+    """Stop at a checkpoint after this time, for example 25m, 1h30m or 90s."""
+    out: Path | None = None
+    """Folder of the study (default: runs/study-NAME)."""
+    list: bool = False
+    """Only list the runs and where they stand."""
+    backend: str | None = None
+    """Where the environments run: auto, jax, threads or warp."""
+    lockstep: bool | None = None
+    """All algorithms of one environment in one batch of worlds (default: with the backend warp)."""
+    lanes: int = 0
+    """Most runs that train together in one program (0: no bound)."""
+    retry: bool = False
+    """Try failed runs again."""
+    ray: str | None = None
+    """Spread runs over a Ray cluster at this address; --ray alone starts one on this machine."""
+    checkpoint_seconds: float = 30.0
+    """Seconds between two checkpoints (0: after every iteration)."""
+    tensorboard: bool = False
+    """Write TensorBoard files."""
+
+    def __call__(self) -> None:
+        from cppo.study import builtin, execute
+
+        study = builtin.get(self.name).cut(_names(self.only), _names(self.algos), self.seeds, self.steps, self.backend)
+        folder = self.out or Path("runs") / f"study-{study.name}"
+        if self.list:
+            self._print(execute.outcome(folder, study.runs()), True)
+            return
+        options = execute.Options(
+            budget=None if self.budget is None else execute.seconds_of(self.budget),
+            lockstep=self.lockstep,
+            lanes=self.lanes,
+            retry=self.retry,
+            checkpoint_seconds=self.checkpoint_seconds,
+            tensorboard=self.tensorboard,
+        )
+        spread = None
+        if self.ray is not None:
+            from cppo.study.distributed import Cluster
+
+            spread = Cluster(self.ray)
+        done = execute.execute(study, folder, options, spread)
+        self._print(done, False)
+        if done.unfinished:
+            console.print("Stopped and saved. Go on with the same command.", highlight=False)
+        if done.finished:
+            console.print(f"See it with: cppo report {folder}", highlight=False, soft_wrap=True)
+        if done.failed:
+            raise TrainingError(f"{len(done.failed)} of {_total(done)} runs failed; try them again with --retry.")
+
+    def _print(self, done: object, every: bool) -> None:
+        from cppo.study.execute import Outcome
+
+        assert isinstance(done, Outcome)
+        where = [(run, "finished") for run in done.finished] + [(run, "to do") for run in done.unfinished]
+        counts = Counter((run.env, run.algo, run.variant, word) for run, word in where)
+        failed = Counter((run.env, run.algo, run.variant) for run, _ in done.failed)
+        table = Table(box=SIMPLE_HEAD, title=f"{len(done.finished)} of {_total(done)} runs finished")
+        for heading in ("environment", "algorithm", "variant"):
+            table.add_column(heading)
+        for heading in ("finished", "to do", "failed"):
+            table.add_column(heading, justify="right")
+        for key in dict.fromkeys([(run.env, run.algo, run.variant) for run, _ in [*where, *done.failed]]):
+            numbers = [counts[(*key, "finished")], counts[(*key, "to do")], failed[key]]
+            table.add_row(*key, *(str(number) if number else "-" for number in numbers))
+        console.print(table)
+        for run, problem in done.failed:
+            console.print(f"[red]failed:[/] {escape(run.label)}: {escape(problem)}", highlight=False, soft_wrap=True)
+
+
+def _total(done: object) -> int:
+    return len(done.finished) + len(done.unfinished) + len(done.failed)  # type: ignore[attr-defined]
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()] if text else []

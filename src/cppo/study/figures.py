@@ -1,0 +1,205 @@
+"""Figures of a study as PNG and SVG: learning curves as in the paper's Figure 3, variants as in its Figure 4, return
+against limit, and the geometry of CPPO's updates. All are drawn from the record of ``results``, nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from cppo.plots import COLOURS, LIMIT_COLOUR, STYLE
+from cppo.study import results
+from cppo.study.results import Record
+
+NAMES = {"cppo": "CPPO", "cpo": "CPO", "ppo": "PPO", "trpo": "TRPO", "ppo_lag": "PPO-Lag", "trpo_lag": "TRPO-Lag"}
+_LIMIT = re.compile(r"limit (\S+)")
+_SERIES = (*COLOURS, "#7A4FD0", "#8A6D00")
+
+
+def write(record: Record, folder: Path) -> list[Path]:
+    """Every figure that the record has data for."""
+    groups = record["groups"]
+    plain = [group for group in groups if not group["variant"] and _has_curves(group)]
+    written = []
+    with matplotlib.rc_context(STYLE):
+        if plain:
+            written += _save(_learning_curves(plain), folder, "curves")
+        varied = {(group["env"], group["algo"]) for group in groups if group["variant"]}
+        for env, algo in sorted(varied):
+            mine = [group for group in groups if (group["env"], group["algo"]) == (env, algo)]
+            if not is_limits(mine):
+                written += _save(_variants(record, env, algo), folder, f"ablation-{env}-{algo}")
+        for env in sorted({env for env, _ in varied}):
+            if is_limits([group for group in groups if group["env"] == env]):
+                written += _save(_limits(record, env), folder, f"limits-{env}")
+        for group in plain:
+            if group["algo"] == "cppo":
+                written += _save(_geometry(group), folder, f"geometry-{group['env']}")
+    return written
+
+
+def is_limits(groups: list[Record]) -> bool:
+    """Whether the variants differ in the cost limit alone."""
+    varied = [group for group in groups if group["variant"]]
+    return len(varied) > 2 and all(_LIMIT.fullmatch(group["variant"]) for group in varied)
+
+
+def name_of(row: Record) -> str:
+    algo = NAMES.get(row["algo"], row["algo"])
+    return f"{algo}, {row['variant']}" if row["variant"] else algo
+
+
+def _has_curves(group: Record) -> bool:
+    return any(seed.get("curve") for seed in group["seeds"])
+
+
+def _learning_curves(groups: list[Record]) -> Figure:
+    envs = list(dict.fromkeys(group["env"] for group in groups))
+    algos = list(dict.fromkeys(group["algo"] for group in groups))
+    figure = Figure(figsize=(max(4.2, 3.1 * len(envs)), 5.0), layout="constrained")
+    axes = figure.subplots(2, len(envs), sharex="col", squeeze=False)
+    for column, env in enumerate(envs):
+        here = [group for group in groups if group["env"] == env]
+        name, limit = next(iter(here[0]["cost_limits"].items()))
+        for group in here:
+            colour = _SERIES[algos.index(group["algo"]) % len(_SERIES)]
+            _curve(axes[0, column], group, "return", colour)
+            _curve(axes[1, column], group, name, colour)
+        axes[1, column].axhline(limit, color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
+        axes[1, column].set_ylim(bottom=0)
+        axes[1, column].set_xlim(left=0)
+        axes[0, column].set_title(f"{env} ({'/'.join(sorted({str(len(g['seeds'])) for g in here}))} seeds)")
+        axes[1, column].set_xlabel("environment steps")
+        axes[1, column].xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes[1, column].xaxis.set_major_locator(MaxNLocator(4))
+    axes[0, 0].set_ylabel("episode return")
+    axes[1, 0].set_ylabel("episode cost (dashed: limit)")
+    handles = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
+    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(6, len(handles)))
+    return figure
+
+
+def _curve(axis: Axes, group: Record, column: str, colour: str) -> None:
+    curves = [seed["curve"] for seed in group["seeds"] if seed.get("curve")]
+    steps = np.array(max((curve["steps"] for curve in curves), key=len), float)
+    values = np.full((len(curves), len(steps)), np.nan)
+    for row, curve in zip(values, curves, strict=True):
+        row[: len(curve[column])] = [np.nan if x is None else x for x in curve[column]]
+    known = np.isfinite(values).any(axis=0)
+    steps, values = steps[known], values[:, known]
+    mean = np.nanmean(values, axis=0)
+    axis.plot(steps, mean, color=colour, linewidth=1.6, label=name_of(group))
+    if len(curves) > 1:
+        spread = np.nanstd(values, axis=0, ddof=1)
+        axis.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+
+
+def _variants(record: Record, env: str, algo: str) -> Figure:
+    rows = [row for row in results.summaries(record) if (row["env"], row["algo"]) == (env, algo)]
+    figure = Figure(figsize=(8.4, 1.0 + 0.32 * len(rows)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    places = np.arange(len(rows))[::-1]
+    for axis, column, title in (
+        (left, lambda row: row["mean_return_t"], "final return"),
+        (right, lambda row: next(iter(row["cost"].values())), "final cost (dashed: limit)"),
+    ):
+        for place, row in zip(places, rows, strict=True):
+            value, low, high = column(row)
+            colour = COLOURS[1] if row["variant"] else COLOURS[0]
+            if np.isfinite(low):
+                axis.plot([low, high], [place, place], color=colour, linewidth=4, alpha=0.35, solid_capstyle="round")
+            axis.plot([value], [place], "o", color=colour, markersize=5)
+        axis.set_title(title)
+    right.axvline(next(iter(rows[0]["cost_limits"].values())), color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
+    left.set_yticks(places, [f"{row['variant'] or 'as chosen'} ({row['seeds']})" for row in rows])
+    left.set_ylim(-0.6, len(rows) - 0.4)
+    title = f"{NAMES.get(algo, algo)} on {env}: mean and 95% interval (number of seeds)"
+    figure.suptitle(title, fontsize=9.5)
+    return figure
+
+
+def _limits(record: Record, env: str) -> Figure:
+    rows = [row for row in results.summaries(record) if row["env"] == env and _LIMIT.fullmatch(row["variant"])]
+    algos = list(dict.fromkeys(row["algo"] for row in rows))
+    figure = Figure(figsize=(8.4, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for algo, colour in zip(algos, _SERIES, strict=False):
+        mine = sorted(
+            (row for row in rows if row["algo"] == algo), key=lambda row: next(iter(row["cost_limits"].values()))
+        )
+        limit = np.array([next(iter(row["cost_limits"].values())) for row in mine])
+        for axis, found in (
+            (left, np.array([row["mean_return_t"] for row in mine])),
+            (right, np.array([next(iter(row["cost"].values())) for row in mine])),
+        ):
+            axis.plot(limit, found[:, 0], "o-", color=colour, linewidth=1.5, markersize=4, label=NAMES.get(algo, algo))
+            axis.fill_between(limit, found[:, 1], found[:, 2], color=colour, alpha=0.12, linewidth=0)
+            axis.set_xlabel("cost limit")
+    ends = [0, right.get_xlim()[1]]
+    right.plot(ends, ends, color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
+    left.set_title(f"{env}: final return")
+    right.set_title("final cost (dashed: the limit)")
+    left.legend()
+    return figure
+
+
+def _geometry(group: Record) -> Figure:
+    figure = Figure(figsize=(8.4, 4.6), layout="constrained")
+    axes = figure.subplots(2, 2)
+    panels = (
+        (axes[0, 0], ("kl",), "KL of an update", 1.0),
+        (axes[0, 1], ("recovery",), "iterations in recovery, %", 100.0),
+        (axes[1, 0], ("theta", "theta_reward", "theta_feasible"), "angles, degrees", 180 / np.pi),
+    )
+    labels = {"theta": "chosen", "theta_reward": "best reward", "theta_feasible": "just feasible"}
+    for axis, names, title, scale in panels:
+        for name, colour in zip(names, COLOURS, strict=False):
+            values = [seed["diagnostics"][name] for seed in group["seeds"] if name in seed.get("diagnostics", {})]
+            if values:
+                steps = group["seeds"][0]["curve"]["steps"]
+                mean = scale * np.nanmean(np.array(values, float), axis=0)
+                axis.plot(steps, mean, color=colour, linewidth=1.4, label=labels.get(name, name))
+        axis.set_title(title)
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if len(axis.get_lines()) > 1:
+            axis.legend()
+    axes[0, 0].set_ylim(bottom=0)
+    limit = group["seeds"][0]["diagnostics"].get("kl_limit")
+    if limit:
+        axes[0, 0].axhline(limit[0], color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
+    _scatter(axes[1, 1], group)
+    figure.suptitle(
+        f"CPPO on {group['env']}: geometry of its updates, mean of {len(group['seeds'])} seeds", fontsize=9.5
+    )
+    return figure
+
+
+def _scatter(axis: Axes, group: Record) -> None:
+    pairs = [
+        (x, y)
+        for seed in group["seeds"]
+        for x, y in zip(seed["diagnostics"].get("predicted", ()), seed["diagnostics"].get("realised", ()), strict=True)
+        if x is not None and y is not None
+    ]
+    axis.set_title("change in cost: realised over predicted")
+    if pairs:
+        x, y = np.array(pairs).T
+        axis.plot(x, y, ".", color=COLOURS[0], alpha=0.4, markersize=4)
+        ends = [min(x.min(), y.min()), max(x.max(), y.max())]
+        axis.plot(ends, ends, color="#444444", linewidth=0.8)
+        axis.set_xlabel("predicted")
+
+
+def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    paths = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
+    for path in paths:
+        # Without a date and with a fixed salt the same data gives the same bytes.
+        with matplotlib.rc_context({"svg.hashsalt": "cppo"}):
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return paths

@@ -1,0 +1,87 @@
+"""``cppo report``: one page that needs no network, and the figures beside it."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from cppo import log
+from cppo.study import replay, results
+from cppo.study.results import Record
+
+SCRIPTS = ("charts.js", "replay.js", "main.js")
+EPISODES = "replays.json"
+
+
+def write(folder: Path, out: Path, episodes: int = 2) -> Path:
+    """The page of the study in ``folder``, written to ``out/index.html`` with its record and episodes beside it."""
+    record = results.load(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    log.write_json(out / results.FILE, record)
+    replays = record_episodes(folder, record, episodes) if episodes else []
+    if not replays and (out / EPISODES).is_file():
+        replays = json.loads((out / EPISODES).read_text())
+    page = out / "index.html"
+    page.write_text(render(record, replays), encoding="utf-8")
+    return page
+
+
+def record_episodes(folder: Path, record: Record, episodes: int) -> list[Record]:
+    """Episodes of each algorithm's median seed, and of ``no recovery``; variants beyond that would crowd the page."""
+    found = []
+    for (env, algo, variant), runs in results.run_folders(folder).items():
+        if not replay.can_replay(env) or variant not in ("", "no recovery"):
+            continue
+        group = next(g for g in record["groups"] if (g["env"], g["algo"], g["variant"]) == (env, algo, variant))
+        seed = _median_seed(group)
+        place = dict(runs)[seed]
+        limit = sum(group["cost_limits"].values())
+        about = {"env": env, "algo": algo, "variant": variant, "seed": seed, "limit": limit}
+        found.append({**about, "episodes": replay.of_run(place, seed, episodes)})
+    return found
+
+
+def _median_seed(group: Record) -> int:
+    ordered = sorted(
+        group["seeds"], key=lambda seed: seed["final_return"] if seed["final_return"] is not None else -1e9
+    )
+    return ordered[len(ordered) // 2]["seed"]
+
+
+def render(record: Record, replays: list[Record]) -> str:
+    """The page as text."""
+    payload = {
+        **record,
+        "rows": results.summaries(record),
+        "improvements": results.improvements(record),
+        "replays": replays,
+    }
+    # "</" would end the script element that holds the data.
+    data = json.dumps(_finite(payload), separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    parts = {
+        "title": html.escape(record["title"] or f"Study {record['name']}"),
+        "style": _asset("style.css"),
+        "script": "\n".join(_asset(name) for name in SCRIPTS),
+        "data": data,
+    }
+    page = _asset("page.html")
+    for name, text in parts.items():
+        page = page.replace("{{" + name + "}}", text)
+    return page
+
+
+def _asset(name: str) -> str:
+    return resources.files("cppo.study").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with what JSON lacks as null."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

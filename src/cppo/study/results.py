@@ -1,0 +1,305 @@
+"""What a study found, as one small JSON record from which every figure and table is made.
+
+``digest`` reads run folders; ``load`` takes the record where it lies already (``results/`` of this repository). Curves
+are means over at most ``POINTS`` equal stretches of training, so that a record stays small however long the runs were.
+Whatever depends on the machine's speed stands under ``timing``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cppo import log
+from cppo import plan as plans
+from cppo.settings import as_dict
+from cppo.study import published, stats
+from cppo.study.execute import MANIFEST
+from cppo.study.groups import failure
+from cppo.types import UsageError
+
+FILE = "results.json"
+FORMAT = 1
+POINTS = 100
+SCATTER = 200
+DIAGNOSTICS = (
+    "kl",
+    "kl_limit",
+    "tracking_error",
+    "theta",
+    "theta_reward",
+    "theta_feasible",
+    "calibration",
+    "multiplier",
+)
+DIGITS = 5
+
+Record = dict[str, Any]
+
+
+def load(folder: Path) -> Record:
+    """The record of a study's folder, of any folder of runs, or one that was saved."""
+    folder = Path(folder)
+    path = folder if folder.is_file() else folder / FILE
+    if (folder / MANIFEST).is_file() or (not path.is_file() and _run_folders(folder)):
+        return digest(folder)
+    if not path.is_file():
+        raise UsageError(f"{folder} holds no study, no runs and no {FILE}; name the folder that cppo study wrote.")
+    record = json.loads(path.read_text())
+    if record.get("format") != FORMAT:
+        raise UsageError(f"{path} has format {record.get('format')!r}; this version of cppo reads format {FORMAT}.")
+    return record
+
+
+def digest(folder: Path) -> Record:
+    """Everything worth keeping of the finished runs in ``folder``, failed and unfinished ones listed."""
+    entries, name, title = _entries(folder)
+    groups: dict[tuple[str, str, str], Record] = {}
+    unfinished, failed, versions = [], [], []
+    for entry in entries:
+        place, label = entry["folder"], {key: entry[key] for key in ("env", "algo", "variant", "seed")}
+        problem = entry.get("error") or (failure(place) if place else None)
+        if problem:
+            failed.append({**label, "error": problem})
+        elif not (place / "summary.json").is_file():
+            unfinished.append(label)
+        else:
+            _add(groups, entry, place)
+            found = json.loads((place / "versions.json").read_text())
+            if found not in versions:
+                versions.append(found)
+    return {
+        "format": FORMAT,
+        "name": name,
+        "title": title,
+        "groups": list(groups.values()),
+        "unfinished": unfinished,
+        "failed": failed,
+        "versions": versions,
+    }
+
+
+def run_folders(folder: Path) -> dict[tuple[str, str, str], list[tuple[int, Path]]]:
+    """Finished runs by environment, algorithm and variant: seeds with their folders."""
+    found: dict[tuple[str, str, str], list[tuple[int, Path]]] = {}
+    if not (folder / MANIFEST).is_file() and not _run_folders(folder):
+        return found
+    for entry in _entries(folder)[0]:
+        if entry["folder"] and (entry["folder"] / "summary.json").is_file():
+            key = (entry["env"], entry["algo"], entry["variant"])
+            found.setdefault(key, []).append((entry["seed"], entry["folder"]))
+    return found
+
+
+def _entries(folder: Path) -> tuple[list[Record], str, str]:
+    """One entry for each run and seed."""
+    if (folder / MANIFEST).is_file():
+        manifest = json.loads((folder / MANIFEST).read_text())
+        entries = [
+            {**entry, "folder": folder / "runs" / entry["id"] if entry["id"] else None} for entry in manifest["runs"]
+        ]
+        return entries, manifest["name"], manifest["title"]
+    entries = []
+    for place in _run_folders(folder):
+        plan = plans.load(place)
+        entries += [
+            {"env": plan.env, "algo": plan.algo, "variant": "", "seed": seed, "folder": place} for seed in plan.seeds
+        ]
+    # The same seed twice means that the runs differ in something: then the folders' names tell them apart.
+    keys = [(entry["env"], entry["algo"], entry["seed"]) for entry in entries]
+    if len(set(keys)) < len(keys):
+        entries = [{**entry, "variant": entry["folder"].name} for entry in entries]
+    return entries, folder.resolve().name, ""
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    if (folder / plans.FILE).is_file():
+        return [folder]
+    return sorted(path.parent for path in folder.glob(f"*/{plans.FILE}"))
+
+
+def _add(groups: dict[tuple[str, str, str], Record], entry: Record, place: Path) -> None:
+    plan = plans.load(place)
+    key = (entry["env"], entry["algo"], entry["variant"])
+    if key not in groups:
+        groups[key] = {
+            "env": plan.env,
+            "algo": plan.algo,
+            "variant": entry["variant"],
+            "backend": plan.backend,
+            "steps": plan.iterations * plan.settings.batch_size,
+            "cost_limits": plan.cost_limits,
+            "settings": as_dict(plan.settings),
+            "seeds": [],
+        }
+    frame = log.read_metrics(place)
+    frame = frame[frame["seed"] == entry["seed"]]
+    summary = next(
+        row for row in json.loads((place / "summary.json").read_text())["seeds"] if row["seed"] == entry["seed"]
+    )
+    groups[key]["seeds"].append(_seed(frame, summary, plan.cost_limits))
+
+
+def _seed(frame: pd.DataFrame, summary: Record, limits: dict[str, float]) -> Record:
+    columns = log.cost_columns(limits)
+    costs = np.stack([_numbers(frame, column) for column in columns.values()])
+    steps, returns = _numbers(frame, "steps"), _numbers(frame, "return")
+    how = stats.training(steps, returns, costs, _numbers(frame, "episodes"), list(limits.values()))
+    final = summary["final_cost"]
+    parts = _stretches(len(frame))
+    curve = {"steps": steps[[part[-1] for part in parts]], "return": _means(returns, parts)}
+    curve |= {name: _means(_numbers(frame, column), parts) for name, column in columns.items()}
+    diagnostics = {name: _means(_numbers(frame, name), parts) for name in DIAGNOSTICS if _logged(frame, name)}
+    if "mode" in frame:
+        diagnostics["recovery"] = _means(np.asarray(frame["mode"] == "recovery", float), parts)
+    if _logged(frame, "previous_predicted_cost_change"):
+        chosen = np.unique(np.linspace(0, len(frame) - 1, SCATTER).astype(int))
+        diagnostics["predicted"] = _numbers(frame, "previous_predicted_cost_change")[chosen]
+        diagnostics["realised"] = _numbers(frame, "realised_cost_change")[chosen]
+    seconds = float(frame["seconds"].iloc[-1])
+    return {
+        "seed": summary["seed"],
+        "final_return": summary["final_return"],
+        "final_cost": final if isinstance(final, dict) else dict.fromkeys(limits, final),
+        "feasible": summary["feasible"],
+        **how._asdict(),
+        "switches": _switches(frame),
+        "curve": _plain(curve),
+        "diagnostics": _plain(diagnostics),
+        "timing": {"wall_seconds": round(seconds, 2)},
+    }
+
+
+def _switches(frame: pd.DataFrame) -> int | None:
+    """How often the update changed between normal and recovery; None where the method has no recovery."""
+    recovery = np.asarray(frame["mode"] == "recovery") if "mode" in frame else np.zeros(0, bool)
+    return int(np.sum(recovery[1:] != recovery[:-1])) if recovery.any() else None
+
+
+def _stretches(length: int) -> list[np.ndarray]:
+    return [part for part in np.array_split(np.arange(length), min(length, POINTS)) if len(part)]
+
+
+def _means(values: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:
+    """Means of the known values of each stretch."""
+    found = [values[part][np.isfinite(values[part])] for part in parts]
+    return np.array([part.mean() if len(part) else np.nan for part in found])
+
+
+def _numbers(frame: pd.DataFrame, column: str) -> np.ndarray:
+    return np.asarray(frame[column], dtype=float)
+
+
+def _logged(frame: pd.DataFrame, column: str) -> bool:
+    return column in frame and bool(np.isfinite(_numbers(frame, column)).any())
+
+
+def _plain(arrays: dict[str, np.ndarray]) -> dict[str, list[float | None]]:
+    return {
+        name: [float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None for x in values]
+        for name, values in arrays.items()
+    }
+
+
+def summaries(record: Record) -> list[Record]:
+    """One row a group: final return and cost, feasibility and training, with intervals, ranked within each environment.
+
+    Variants are ranked apart from plain algorithms, together with the plain run of their own algorithm.
+    """
+    rows = [_summary(group) for group in record["groups"]]
+    for env in dict.fromkeys(row["env"] for row in rows):
+        here = [row for row in rows if row["env"] == env]
+        _rank([row for row in here if not row["variant"]], "rank")
+    return rows
+
+
+def _rank(rows: Iterable[Record], name: str) -> None:
+    by_algo = {row["algo"]: row for row in rows}
+    standings = [stats.Standing(algo, row["mean_return"], row["relative_cost"]) for algo, row in by_algo.items()]
+    for place, algo in enumerate(stats.rank(standings), start=1):
+        by_algo[algo][name] = place
+
+
+def _summary(group: Record) -> Record:
+    seeds = group["seeds"]
+    known = [seed for seed in seeds if seed["final_return"] is not None]
+    returns = np.array([seed["final_return"] for seed in known])
+    costs = {
+        name: np.array([seed["final_cost"][name] for seed in known if seed["final_cost"][name] is not None])
+        for name in group["cost_limits"]
+    }
+    relative = [
+        values.mean() / max(limit, 1e-9) if len(values) else math.inf
+        for values, limit in zip(costs.values(), group["cost_limits"].values(), strict=True)
+    ]
+    feasible = sum(bool(seed["feasible"]) for seed in seeds)
+    number = lambda name: [x for seed in seeds if (x := seed.get(name)) is not None and math.isfinite(x)]  # noqa: E731
+    return {
+        **{name: group[name] for name in ("env", "algo", "variant", "steps", "cost_limits")},
+        "seeds": len(seeds),
+        "return_iqm": stats.bootstrap([returns]),
+        "mean_return": float(returns.mean()) if len(returns) else math.nan,
+        "mean_return_t": stats.mean_t(returns),
+        "cost": {name: stats.mean_t(values) for name, values in costs.items()},
+        "worst_cost": {name: float(values.max()) if len(values) else math.nan for name, values in costs.items()},
+        "relative_cost": float(max(relative, default=0.0)),
+        "within": stats.wilson(feasible, len(seeds)),
+        "within_count": feasible,
+        "violation_rate": _mean(number("violation_rate")),
+        "excess_cost": _mean(number("excess_cost")),
+        "first_feasible": _mean(number("first_feasible")),
+        "never_feasible": sum("first_feasible" in seed for seed in seeds) - len(number("first_feasible")),
+        "to_90": _mean(number("to_90")),
+        "switches": _mean(number("switches")),
+        "published": published.figures(group["env"], group["algo"], group["variant"]),
+        "rank": None,
+    }
+
+
+def improvements(record: Record, algo: str = "cppo") -> list[Record]:
+    """How probably a seed of ``algo`` beats one of each other algorithm, infeasible seeds counting as worst.
+
+    A seed's value is its return when it ended within its limits; else it stands behind all feasible ones, by excess.
+    """
+    values: dict[tuple[str, str], np.ndarray] = {}
+    for group in record["groups"]:
+        if not group["variant"]:
+            values[group["env"], group["algo"]] = np.array([_worth(seed, group) for seed in group["seeds"]])
+    rows = []
+    for other in dict.fromkeys(name for _, name in values if name != algo):
+        envs = [env for env, name in values if name == other and (env, algo) in values]
+        if envs:
+            interval = stats.improvement_interval(
+                [values[env, algo] for env in envs], [values[env, other] for env in envs]
+            )
+            rows.append({"algo": algo, "other": other, "envs": envs, "probability": interval})
+    return rows
+
+
+def _worth(seed: Record, group: Record) -> float:
+    if seed["feasible"] and seed["final_return"] is not None:
+        return float(seed["final_return"])
+    over = [
+        (math.inf if cost is None else cost) / max(group["cost_limits"][name], 1e-9)
+        for name, cost in seed["final_cost"].items()
+    ]
+    return -1e9 * (1.0 + max(over, default=0.0))
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def without_timing(record: Record) -> Record:
+    """The record less what depends on the machine's speed, for comparisons."""
+    groups = [
+        {**group, "seeds": [{k: v for k, v in seed.items() if k != "timing"} for seed in group["seeds"]]}
+        for group in record["groups"]
+    ]
+    return {**record, "groups": groups}
