@@ -85,6 +85,10 @@ def test_figures_tables_and_page_come_from_the_saved_record_alone(folder, tmp_pa
     assert {"curves.png", "curves.svg", "geometry-PointCircle.svg"} <= set(second)
     assert all(first[name] == data for name, data in second.items())
     text = tables.render(again)
+    results_table = text.split("## ")[1]
+    assert (
+        len({line.count("|") for line in results_table.splitlines() if line.startswith("|")}) == 1
+    )  # no cell too many
     assert "| CPPO | 3 |" in text and "85 / 5.5 (paper, Figure 3)" in text and "NaN </script> costs" in text
     assert report.render(again, []).encode() == first["index.html"]
 

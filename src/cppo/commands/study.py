@@ -44,8 +44,10 @@ class StudyCommand:
     """Only list the runs and where they stand."""
     backend: str | None = None
     """Where the environments run: auto, jax, threads or warp."""
-    lockstep: bool | None = None
-    """All algorithms of one environment in one batch of worlds (default: with the backend warp)."""
+    lockstep: bool = False
+    """All algorithms of one environment in one batch of worlds (the backend warp does so unless --apart)."""
+    apart: bool = False
+    """Each algorithm by itself, also on a GPU."""
     lanes: int = 0
     """Most runs that train together in one program (0: no bound)."""
     retry: bool = False
@@ -67,7 +69,7 @@ class StudyCommand:
             return
         options = execute.Options(
             budget=None if self.budget is None else execute.seconds_of(self.budget),
-            lockstep=self.lockstep,
+            lockstep=False if self.apart else self.lockstep or None,
             lanes=self.lanes,
             retry=self.retry,
             checkpoint_seconds=self.checkpoint_seconds,

@@ -20,6 +20,7 @@ HEAD = (
     "seeds within",
     "iterations over",
     "excess cost",
+    "switches",
     "published",
 )
 
