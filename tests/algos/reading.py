@@ -6,7 +6,7 @@ Followed are, from the training loop on, all functions of the project that a fun
 their source. *Control flow* is what has to be read in order: the loop, the learner, the algorithm's file and what
 algorithms share. *Mathematics* (``maths/``, ``networks.py``, ``episodes.py``) is called by its name and read on demand:
 closed definitions, each tested against an independent reference, that know nothing of algorithms. Collecting a batch is
-the step before an update; saving, logging and the display take no part in it.
+the step before an update; saving, logging, timing and the display take no part in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import cppo.train
 from cppo import algos
 
 ROOT = Path(cppo.learner.__file__).parent
-ASIDE = ("collect.py", "log.py", "display.py", "checkpoint.py", "saving.py", "run.py", "plan.py", "types.py")
+COLLECTING = ("collect.py", "envs/")
+BOOKKEEPING = ("log.py", "display.py", "timing.py", "checkpoint.py", "saving.py", "run.py", "plan.py", "types.py")
 MATHEMATICS = ("maths/", "networks.py", "episodes.py")
 
 
@@ -72,7 +73,7 @@ def _collect(thing: Any, found: dict[str, FunctionType]) -> None:
 
 def _ours(function: FunctionType) -> bool:
     file = Path(inspect.getsourcefile(function) or "")
-    return file.is_relative_to(ROOT) and str(file.relative_to(ROOT)) not in ASIDE
+    return file.is_relative_to(ROOT) and not str(file.relative_to(ROOT)).startswith((*COLLECTING, *BOOKKEEPING))
 
 
 def _named(function: FunctionType) -> list[Any]:
