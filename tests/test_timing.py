@@ -34,7 +34,10 @@ def stepped(algo):
 
 @pytest.mark.parametrize(
     ("algo", "parts"),
-    [("ppo", ["policy", "critics"]), pytest.param("cppo", ["M-step", "E-step", "critics"], marks=pytest.mark.slow)],
+    [
+        pytest.param("ppo", ["policy", "critics"], marks=pytest.mark.slow),
+        pytest.param("cppo", ["M-step", "E-step", "critics"], marks=pytest.mark.slow),
+    ],
 )
 def test_a_host_environment_and_an_update_are_split(algo, parts):
     learner = stepped(algo)

@@ -44,6 +44,7 @@ def assert_same(group, members, iterations, rtol):
         assert jax.tree.structure(own.host_env) == jax.tree.structure(expected.host_env)
 
 
+@pytest.mark.slow
 def test_lanes_with_other_seeds_and_numbers_equal_separate_runs():
     group = Lockstep(
         [

@@ -84,7 +84,7 @@ class FactorisedCategorical(NamedTuple):
     """Independent categoricals, one for each choice; shorter ones are filled up with ``IMPOSSIBLE`` logits.
 
     >>> both = FactorisedCategorical(jnp.asarray([[0.0, 0.0, 0.0], [0.0, 0.0, IMPOSSIBLE]]))
-    >>> print(jnp.exp(both.log_prob(jnp.asarray([2, 1]))).round(4))
+    >>> print(f"{jnp.exp(both.log_prob(jnp.asarray([2, 1]))):.4f}")
     0.1667
     """
 
