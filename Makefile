@@ -17,8 +17,8 @@ test-all: $(READY) lint  ## the slow ones, too
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not gpu"
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples scripts
+	$(BIN)/ruff format --check src tests benchmarks examples scripts
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(READY)  ## timings, as ratios measured in one run

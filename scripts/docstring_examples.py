@@ -1,4 +1,4 @@
-"""Doctests in docstrings shown as code on the site (an extension of Griffe, which reads docstrings for mkdocstrings)."""
+"""Doctests in docstrings shown as code on the site (an extension of Griffe, which reads docstrings for it)."""
 
 from __future__ import annotations
 

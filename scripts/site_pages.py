@@ -1,7 +1,7 @@
 """What the site has beside ``docs/``: README as its first page, and the files that pages link to (a hook of MkDocs).
 
-Pages stay plain Markdown whose links work in a checkout; here those links are turned to where a reader of the site finds
-the same thing. A new kind of link outside of ``docs/`` fails the strict build until it is named below.
+Pages stay plain Markdown whose links work in a checkout; here those links are turned to where a reader of the site
+finds the same thing. A new kind of link outside of ``docs/`` fails the strict build until it is named below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """README and docs: every Python block runs, every command is understood, every link leads somewhere, the site builds.
 
-A block that cannot run alone says so, and why, in a comment just above it: ``<!-- not run alone: … -->``. It is reported
-as skipped with that reason. The pages that build on each other's files are followed in ``test_new_user.py``.
+A block that cannot run alone says so, and why, in a comment just above it: ``<!-- not run alone: … -->``. It is
+reported as skipped with that reason. The pages that build on each other's files are followed in ``test_new_user.py``.
 """
 
 import re
@@ -108,5 +108,5 @@ def test_an_algorithm_of_ones_own_by_import_path(tmp_path, monkeypatch, quick_co
     assert again.policy(seed=1).act([[0.0]]).shape == (1, 1)
     late = again.metrics().query("steps > 8000")["cost"].mean()
     assert late == pytest.approx(3.0, abs=0.4), "the best policy earns and costs 3 an episode; untrained ones 5"
-    with pytest.raises(cppo.UsageError, match="it must be a cppo.algos.Algorithm"):
+    with pytest.raises(cppo.UsageError, match="is a type; it must be"):
         cppo.train("p3o:P3OSettings", "ProbeBox")
