@@ -17,8 +17,8 @@ test-all: $(READY) lint  ## the slow ones, too
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not gpu"
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples scripts
+	$(BIN)/ruff format --check src tests benchmarks examples scripts
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(READY)  ## timings, as ratios measured in one run
@@ -30,8 +30,11 @@ bench: $(READY)  ## timings, as ratios measured in one run
 results: $(READY)  ## figures and tables of results/ from the committed records
 	for folder in results/*/; do $(BIN)/cppo report $$folder --out $$folder --no-page || exit 1; done
 
+docs: $(READY)  ## the documentation as a web site in site/ (fetches nothing; its search needs a server: python -m http.server -d site)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) runs build dist
+	rm -rf $(VENV) runs build dist site
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cppo needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'

@@ -37,7 +37,7 @@ class Train:
     """
 
     algo: str = "cppo"
-    """Name of the algorithm (see: cppo algos)."""
+    """Name of the algorithm (see: cppo algos), or the import path of a row of your own: module:ROW."""
     env: str = "PointCircle"
     """Name of the environment (see: cppo envs), or a Gymnasium one: Name-v0, module:Name-v0, module:Class."""
     steps: int | None = None
@@ -217,14 +217,14 @@ class Algos:
             title="Algorithms",
             box=SIMPLE_HEAD,
             padding=(0, 1, 0, 0),
-            caption="m: number of constraints. Settings: cppo algos NAME; their reasons: docs/algorithms.md",
+            caption="m: number of constraints. Settings of one: cppo algos NAME",
         )
         for heading in ("name", "order", "data", "actions", "m"):
             table.add_column(heading, no_wrap=True)
         table.add_column("treatment of the limit")
         table.add_column("paper")
         for row in algos.TABLE.values():
-            actions = ", ".join(kind.__name__ for kind in row.actions)
+            actions = "any" if len(row.actions) == 3 else ", ".join(kind.__name__ for kind in row.actions)
             table.add_row(row.name, row.order, row.policy, actions, row.constraints, row.constraint, row.reference)
         console.print(table)
 
@@ -247,13 +247,21 @@ COMMANDS = {
 }
 
 
+def parse(argv: list[str]) -> Any:
+    """The command that ``argv`` asks for, ready to be called; exits with code 2 where it cannot be understood."""
+    return tyro.extras.subcommand_cli_from_dict(
+        COMMANDS,
+        prog="cppo",
+        description="Constrained reinforcement learning: train policies whose episodes stay under a cost limit.",
+        args=_local_ray(_repeat_set(argv)),
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+
+
 def main(argv: list[str] | None = None) -> None:
     """Entry point. Usage errors exit with code 2, failed runs with 1, an interrupted run with 130."""
-    arguments = _local_ray(_repeat_set(sys.argv[1:] if argv is None else argv))
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="cppo", description=__doc__, args=arguments, config=(tyro.conf.OmitArgPrefixes,)
-        )()
+        parse(sys.argv[1:] if argv is None else argv)()
     except UsageError as error:
         _fail(error, 2)
     except TrainingError as error:

@@ -42,7 +42,10 @@ def settings(cls: type[T]) -> type[T]:
     """Make a class a settings record: frozen, keyword-only, validated, and a pytree of its float fields."""
     cls.__post_init__ = _validate  # type: ignore[attr-defined]
     made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-    names = {field.name: str(field.type) in FLOAT_TYPES for field in dataclasses.fields(made)}  # type: ignore[arg-type]
+    for field in dataclasses.fields(made):  # type: ignore[arg-type]
+        # Types are told apart by name, and a module may be written without ``from __future__ import annotations``.
+        field.type = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    names = {field.name: field.type in FLOAT_TYPES for field in dataclasses.fields(made)}  # type: ignore[arg-type]
     jax.tree_util.register_dataclass(
         made,  # type: ignore[arg-type]
         data_fields=[name for name, leaf in names.items() if leaf],

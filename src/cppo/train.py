@@ -242,7 +242,7 @@ def refuse_nonfinite(state: TrainState, iteration: int) -> None:
 
 
 def _new_folder(plan: Plan, out: str | Path | None, overwrite: bool) -> Path:
-    folder = Path(out) if out is not None else _unused(Path("runs") / f"{_as_file_name(plan.env)}-{plan.algo}")
+    folder = Path(out) if out is not None else _unused(Path("runs") / _as_file_name(f"{plan.env}-{plan.algo}"))
     if folder.exists() and any(folder.iterdir()):
         if not (folder / plans.FILE).is_file():
             raise UsageError(f"{folder} exists and is not a run of cppo; choose another --out.")
@@ -253,8 +253,8 @@ def _new_folder(plan: Plan, out: str | Path | None, overwrite: bool) -> Path:
     return folder
 
 
-def _as_file_name(env: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", env)
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)
 
 
 def _unused(folder: Path) -> Path:

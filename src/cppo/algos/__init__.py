@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from cppo.algos import common, cpo, cppo, focops, mpo, pcpo, ppo, trpo
+from cppo.imports import resolve
 from cppo.maths import multipliers, nonparametric
 from cppo.types import Box, Discrete, EnvSpec, MultiDiscrete, UsageError
 
@@ -158,8 +159,14 @@ TABLE: dict[str, Algorithm] = {
 
 
 def get(name: str) -> Algorithm:
+    """The row called ``name``, or the one of a user's own that ``module:ROW`` is the import path of."""
+    if ":" in name:
+        row = resolve(name, "algorithm")
+        if not isinstance(row, Algorithm):
+            raise UsageError(f"algorithm {name!r} is a {type(row).__name__}; it must be a cppo.algos.Algorithm.")
+        return row
     if name not in TABLE:
         close = difflib.get_close_matches(name, TABLE, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise UsageError(f"unknown algorithm {name!r}.{hint} Algorithms: {', '.join(TABLE)}.")
+        raise UsageError(f"unknown algorithm {name!r}.{hint} Algorithms: {', '.join(TABLE)}; your own as module:ROW.")
     return TABLE[name]
