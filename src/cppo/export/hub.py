@@ -118,7 +118,7 @@ def pull(repository: str) -> Path:
 
 def _library() -> Any:
     try:
-        import huggingface_hub
+        import huggingface_hub  # pyright: ignore[reportMissingImports]  (optional)
     except ImportError:
         raise UsageError("the Hugging Face Hub needs a package: pip install 'cppo[hub]'") from None
     return huggingface_hub
