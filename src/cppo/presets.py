@@ -61,8 +61,6 @@ PAIR: dict[tuple[str, str], dict[str, Any]] = {
     # Found on seeds 200 to 707 and 2000 to 2031, held against others in docs/results.md. A known horizon of 50 steps:
     # critics see the clock and nothing is bootstrapped past the end. 1,000 samples a batch are few: each update draws
     # on four batches.
-    # Three observations are constant noise of an episode: scaled to unit size they let critics (and policies) learn
-    # episodes by heart, so nothing small is scaled up.
     ("cppo", "PointCircle"): {
         "policy_rate": 1e-3,
         "epochs": 20,
@@ -76,7 +74,6 @@ PAIR: dict[tuple[str, str], dict[str, Any]] = {
         "gae_decay": 0.92,
         "cost_gae_decay": 0.92,
         "value_epochs": 15,
-        "critic_floor": 1.0,
         "normalise_obs": False,
         "critic_clock": True,
         "horizon_is_end": True,

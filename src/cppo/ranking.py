@@ -93,14 +93,18 @@ def spread(values: Iterable[float | None]) -> Spread:
     return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None)
 
 
+def place(feasible: bool, earned: float, over: float) -> tuple[bool, float]:
+    """Sorting key: feasible before infeasible; within the first by return, within the second by how far over."""
+    return (not feasible, -earned if feasible else over)
+
+
 def ranked(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Feasible before infeasible; within the first by return, within the second by excess."""
+    """Best first."""
 
-    def place(row: Outcome) -> tuple[bool, float]:
-        earned = -math.inf if row.reward.mean is None else row.reward.mean
-        return (not row.feasible, -earned if row.feasible else row.excess)
+    def key(row: Outcome) -> tuple[bool, float]:
+        return place(row.feasible, -math.inf if row.reward.mean is None else row.reward.mean, row.excess)
 
-    return sorted(outcomes, key=place)
+    return sorted(outcomes, key=key)
 
 
 def table(outcomes: Iterable[Outcome], title: str) -> Table:

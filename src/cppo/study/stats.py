@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
+from cppo.ranking import place
+
 RESAMPLES = 2000
 
 
@@ -170,7 +172,5 @@ def rank(standings: Sequence[Standing]) -> list[str]:
     >>> rank([Standing("bold", 9.0, 1.5), Standing("safe", 2.0, 0.9), Standing("better", 3.0, 1.0)])
     ['better', 'safe', 'bold']
     """
-    feasible = [one for one in standings if one.relative_cost <= 1.0]
-    others = [one for one in standings if not one.relative_cost <= 1.0]
-    ordered = sorted(feasible, key=lambda one: -one.mean_return) + sorted(others, key=lambda one: one.relative_cost)
-    return [one.name for one in ordered]
+    key = lambda one: place(one.relative_cost <= 1.0, one.mean_return, one.relative_cost)  # noqa: E731
+    return [one.name for one in sorted(standings, key=key)]
