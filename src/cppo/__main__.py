@@ -1,0 +1,5 @@
+"""``python -m cppo`` is the command ``cppo``."""
+
+from cppo.cli import main
+
+main()
