@@ -92,7 +92,7 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
 def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch, key: Key) -> tuple[Agent, Metrics]:
     """One EM iteration."""
     track_key, critic_key = jax.random.split(key)
-    data, past = _samples(networks, settings, agent, batch)
+    data, past = samples(networks, settings, agent, batch)
 
     # How much room there is, and whether to recover first.
     wanted = settings.aim * jnp.asarray(settings.cost_limit)
@@ -166,7 +166,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     return observe(agent, batch), metrics | critic_metrics
 
 
-def _samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:
+def samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:
     """Advantages of the newest batch and, with ``reuse`` above 1, of those just before it, weighted by π/π_then."""
 
     def log_prob(some: Batch) -> Array:

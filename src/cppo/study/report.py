@@ -58,6 +58,7 @@ def render(record: Record, replays: list[Record]) -> str:
         **record,
         "rows": results.summaries(record),
         "improvements": results.improvements(record),
+        "pathRows": results.path_summaries(record),
         "replays": replays,
     }
     # "</" would end the script element that holds the data.
