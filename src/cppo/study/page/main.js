@@ -253,7 +253,7 @@ function paths() {
     const ways = seed.ways.filter((way) => way.waypoints === count), ys = seed.ways.flatMap((way) => way.y);
     const series = ways.map((way, i) => ({ name: `β = ${way.beta}`, colour: `var(--c${i})`, x: way.x, lines: [way.y], points: true, joined: true, opacity: 0.8, width: 1.6 }));
     const edge = { name: "limit kept to the left", colour: "var(--bad)", x: [seed.budget, seed.budget], lines: [[Math.min(...ys), Math.max(...ys)]], dash: "5 4" };
-    return element("div", { class: "card" }, chart([...series, edge], { title: `${seed.env}, seed ${seed.seed}, ${count} target${count > 1 ? "s" : ""}`, height: 250, xlabel: "along the cost’s advantages; upwards: along the rest of the reward’s", tightX: true, hover: false, keys: true }));
+    return element("div", { class: "card" }, chart([...series, edge], { title: `${seed.env}, seed ${seed.seed}, ${count} target${count > 1 ? "s" : ""}`, height: 250, xlabel: "cost (along e_c); upwards: reward (along e_r)", tightX: true, hover: false, keys: true }));
   }));
   section("paths", "Paths of recovery updates", "Where the policy’s ratios stand after each epoch of one recovery update, repeated with other β and other numbers of targets along the way; it starts at (0, 0). Table: paths that arrive within the limit as predicted, after how many epochs, the change of the return then; cost change at the end in shares of what is needed, and the return’s.",
     plainTable(["", "arrive", "epochs", "return then", "cost at the end", "return at the end", "KL"], rows), element("div", { class: "grid" }, ...cards));
