@@ -7,6 +7,7 @@ import pytest
 
 from cppo.study import execute, figures, measure, report, results, tables
 from cppo.study.definition import Part, Study
+from cppo.types import UsageError
 
 SMALL = {"hidden": (8,), "epochs": 4, "value_epochs": 1, "exact": False}  # quick to compile
 
@@ -55,6 +56,11 @@ def test_update_times_and_paths_reach_tables_figures_and_page(folder, tmp_path):
         assert "| " + " | ".join(head) + " |" in text
     assert "paths-ProbeBox.png" in {path.name for path in figures.write(record, tmp_path)}
     assert '"pathRows":[{' in report.render(record, [])
+
+
+def test_without_runs_there_is_nothing_to_measure(tmp_path):
+    with pytest.raises(UsageError, match="no finished run to measure"):
+        measure.write(tmp_path)
 
 
 def test_a_path_arrives_with_the_first_epoch_within_the_limit():

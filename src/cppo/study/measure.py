@@ -33,6 +33,7 @@ from cppo.saving import Saver
 from cppo.study import results
 from cppo.study.results import Record
 from cppo.train import checkpoints_of, use_compilation_cache
+from cppo.types import UsageError
 
 SEEDS = 4  # of each group, the first ones
 ROUNDS = 5
@@ -49,6 +50,8 @@ def write(folder: Path) -> Path:
         for key, runs in results.run_folders(folder).items()
         if _can_measure(runs[0][1])
     }
+    if not groups:
+        raise UsageError(f"{folder} holds no finished run to measure, of PointCircle or a probe; leave --measure out.")
     path = folder / results.MEASURED
     log.write_json(path, {"update_times": update_times(groups), "paths": paths(groups)})
     return path
