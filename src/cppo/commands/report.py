@@ -30,7 +30,6 @@ class ReportCommand:
     """Write the page (--no-page: figures and tables only)."""
 
     def __call__(self) -> None:
-        from cppo import log
         from cppo.study import figures, report, results, tables
 
         if self.measure:
@@ -40,8 +39,7 @@ class ReportCommand:
         out = self.out or self.folder / "report"
         record = results.load(self.folder)
         out.mkdir(parents=True, exist_ok=True)
-        log.write_json(out / results.FILE, record)
-        written = [out / results.FILE, *figures.write(record, out)]
+        written = [results.save(record, out), *figures.write(record, out)]
         written.append(tables.write(record, out))
         if self.page:
             written.append(report.write(self.folder, out, self.episodes))

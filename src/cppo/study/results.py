@@ -59,6 +59,12 @@ def load(folder: Path) -> Record:
     return record
 
 
+def save(record: Record, folder: Path) -> Path:
+    """Keep the record; it is long, so without spaces."""
+    log.write_json(folder / FILE, record, compact=True)
+    return folder / FILE
+
+
 def digest(folder: Path) -> Record:
     """Everything worth keeping of the finished runs in ``folder``, failed and unfinished ones listed."""
     entries, name, title = _entries(folder)
