@@ -117,9 +117,11 @@ class RunWriter:
         return self._writers[seed]
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write ``data`` as readable JSON, atomically; NumPy values become plain ones, NaN and infinity null."""
-    text = json.dumps(_plain(data), indent=2, allow_nan=False) + "\n"
+def write_json(path: Path, data: Any, compact: bool = False) -> None:
+    """Write ``data`` as JSON, atomically, readable or ``compact``; NumPy values become plain ones, NaN and infinity
+    null."""
+    how: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
+    text = json.dumps(_plain(data), allow_nan=False, **how) + "\n"
     write_atomically(Path(path), text.encode())
 
 

@@ -34,7 +34,7 @@ def test_the_target_in_force_is_always_ahead():
     assert float(tracking.waypoint(targets[:1], jnp.asarray(0.7))[0]) == 1.0
 
 
-def run(rate, gain, kl_limit, recovering=False, seed=0):
+def run(rate, gain, kl_limit, recovering=False, seed=0, epochs=60, loss=tracking.l2_loss):
     """A linear Gaussian policy on random states, asked to follow random ratios."""
     rng = np.random.default_rng(seed)
     states = jnp.asarray(rng.normal(size=(400, 3)), jnp.float32)
@@ -62,8 +62,9 @@ def run(rate, gain, kl_limit, recovering=False, seed=0):
         gain=gain,
         lower_clip=0.6,
         scale=1.0,
-        epochs=60,
+        epochs=epochs,
         minibatches=4,
+        loss=loss,
     ), target
 
 
@@ -94,3 +95,57 @@ def test_theorem_3_7_bounds_the_forward_kl(lowest):
     ratios = np.maximum(1 + 0.2 * rng.standard_t(4, size=100_000), lowest)
     ratios /= ratios.mean()
     assert -np.log(ratios).mean() <= -np.log(1 - ratios.var() / (2 * ratios.min())) + 1e-12
+
+
+def test_kl_loss_by_hand():
+    target, ratio = jnp.asarray([1.5, 0.5, -0.2, 1.0]), jnp.asarray([1.0, 2.0, 1.0, 0.5])
+    same = lambda e: e  # noqa: E731
+    # −mean(v log r) with the weight below 0 counted as 0; its derivative is −v/(n r).
+    assert float(tracking.kl_loss(target, ratio, same, 0.6)) == pytest.approx(-np.log(2.0) * (0.5 - 1.0) / 4)
+    gradient = jax.grad(lambda r: tracking.kl_loss(target, r, same, 0.6))(ratio)
+    np.testing.assert_allclose(gradient, [-1.5 / 4, -0.25 / 4, 0.0, -2.0 / 4], rtol=1e-6)
+    # In recovery the target's deviation is mixed, not the error: here it is halved.
+    gradient = jax.grad(lambda r: tracking.kl_loss(target, r, lambda e: 0.5 * e, 0.6))(ratio)
+    np.testing.assert_allclose(gradient, [-1.25 / 4, -0.375 / 4, -0.4 / 4, -2.0 / 4], rtol=1e-6)
+
+
+def test_the_gradient_of_kl_loss_is_that_of_the_divergence():
+    """Over all outcomes of a categorical π, drawn in proportion to it, −E[v log r] is KL(q‖π_θ) up to a constant."""
+    counts, q = np.array([1, 2, 5]), jnp.asarray([0.3, 0.1, 0.6])
+    outcome = np.repeat(np.arange(3), counts)
+    old = jnp.asarray(counts / 8.0)
+    logits = jnp.asarray([0.2, -0.4, 0.9])
+
+    def by_samples(logits):
+        ratio = (jax.nn.softmax(logits) / old)[outcome]
+        return tracking.kl_loss((q / old)[outcome], ratio, lambda e: e, 0.6)
+
+    divergence = lambda logits: jnp.sum(q * (jnp.log(q) - jax.nn.log_softmax(logits)))  # noqa: E731
+    np.testing.assert_allclose(jax.grad(by_samples)(logits), jax.grad(divergence)(logits), rtol=1e-5)
+
+
+def test_both_losses_move_the_first_step_alike():
+    """At r = 1 their gradients in log r differ by the constant weight of 1 only."""
+    target, start = jnp.asarray([1.4, 0.8, 0.9, 0.9]), jnp.ones(4)
+    slopes = {
+        name: np.asarray(jax.grad(lambda z, f=loss: f(target, jnp.exp(z), lambda e: e, 0.6))(jnp.log(start)))
+        for name, loss in tracking.LOSSES.items()
+    }
+    np.testing.assert_allclose(slopes["kl"], slopes["l2"] - 1 / 4, rtol=1e-5)
+
+
+def test_epochs_may_be_traced_and_show_the_path():
+    ways = [run(rate=1e-2, gain=1.0, kl_limit=0.1, epochs=jnp.asarray(k))[0] for k in (0, 3, 60)]
+    kl = [float(way.kl) for way in ways]
+    assert kl[0] == 0.0 and kl[0] < kl[1] < kl[2]
+    np.testing.assert_array_equal(ways[0].ratios, 1.0)
+    np.testing.assert_allclose(ways[2].ratios, run(rate=1e-2, gain=1.0, kl_limit=0.1)[0].ratios, rtol=1e-5)
+
+
+def test_each_loss_ends_best_by_its_own_measure():
+    found = {name: run(rate=1e-2, gain=1.0, kl_limit=0.1, loss=loss) for name, loss in tracking.LOSSES.items()}
+    target = found["l2"][1]
+    distance = {name: float(jnp.linalg.norm(target - result.ratios)) for name, (result, _) in found.items()}
+    gained = {name: float(jnp.mean(target * jnp.log(result.ratios))) for name, (result, _) in found.items()}
+    assert distance["l2"] < distance["kl"] < float(jnp.linalg.norm(target - 1))
+    assert gained["kl"] > gained["l2"] > 0.0

@@ -26,6 +26,7 @@ def finished(folder, run, returns, costs):
     rows = [
         {"iteration": i + 1, "steps": (i + 1) * batch, "seed": run.seed, "mode": "normal" if c <= 5 else "recovery",
          "return": r, "cost": c, "length": 50.0, "episodes": 20, "kl": 0.01, "kl_limit": 0.02, "theta": 1.0,
+         "target_kl": 0.06 if i % 4 == 0 else 0.03, "above_two_share": 0.01,
          "previous_predicted_cost_change": 0.1, "realised_cost_change": 0.2, "seconds": 0.1 * i}
         for i, (r, c) in enumerate(zip(returns, costs, strict=True))
     ]  # fmt: skip
@@ -66,6 +67,8 @@ def test_the_record_and_its_statistics(folder):
     assert first["switches"] is None and record["groups"][1]["seeds"][0]["switches"] == 0  # cpo was over throughout
     cppo, cpo = results.summaries(record)
     assert (cppo["rank"], cpo["rank"]) == (1, 2)  # the returns are equal, the limit decides
+    assert cppo["updates"]["target_kl"] == pytest.approx(0.0375) and cppo["updates"]["above_two_share"] == 0.01
+    assert cppo["updates"]["target_kl_within"] == 0.75  # δ' = 0.02/(2 ln 2 − 1) = 0.0518
     assert cppo["within_count"] == 3 and cpo["within_count"] == 0
     assert cppo["cost"]["cost"].value == pytest.approx(4.1)
     assert cpo["excess_cost"] == pytest.approx(20 * 20 * 1.1)

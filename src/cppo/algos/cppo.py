@@ -38,6 +38,9 @@ class CPPOSettings(OnPolicy):
     epochs: int = setting(40, "Most passes over the batch in an M-step.", at_least=1)
     minibatches: int = setting(8, "Minibatches to a pass in the M-step.", at_least=1)
     keep_scale: bool = setting(True, "Carry Adam's second moment from one M-step to the next.")
+    tracking: str = setting(
+        "l2", "How the M-step follows v: least E[(v − r)²], or kl, least KL(q‖π_θ).", choices=tuple(tracking.LOSSES)
+    )
     lower_clip: float = setting(0.6, "Ratios below this are pushed down no further.", at_least=0.0, below=1.0)
     gain: float = setting(2.0, "Targets are 1 + gain (v − 1); above 1 the M-step uses its trust region.", above=0.0)
     reuse: int = setting(1, "Batches that an update draws on: the newest and those just before it.", at_least=1)
@@ -89,7 +92,7 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
 def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch, key: Key) -> tuple[Agent, Metrics]:
     """One EM iteration."""
     track_key, critic_key = jax.random.split(key)
-    data, past = _samples(networks, settings, agent, batch)
+    data, past = samples(networks, settings, agent, batch)
 
     # How much room there is, and whether to recover first.
     wanted = settings.aim * jnp.asarray(settings.cost_limit)
@@ -137,6 +140,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         scale=agent.extra.rate_scale,
         epochs=settings.epochs,
         minibatches=settings.minibatches,
+        loss=tracking.LOSSES[settings.tracking],
     )
 
     change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
@@ -162,7 +166,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     return observe(agent, batch), metrics | critic_metrics
 
 
-def _samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:
+def samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:
     """Advantages of the newest batch and, with ``reuse`` above 1, of those just before it, weighted by π/π_then."""
 
     def log_prob(some: Batch) -> Array:
@@ -179,6 +183,7 @@ def _samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Ba
 
 def _geometry(target: estep.EStep, length: Array) -> Metrics:
     """What the E-step found, changes in episode units."""
+    v = target.ratios
     return {
         "status": target.status,
         "case": target.case,
@@ -186,6 +191,8 @@ def _geometry(target: estep.EStep, length: Array) -> Metrics:
         "theta_reward": target.theta_reward,
         "theta_feasible": target.theta_feasible,
         "bound_share": target.bound_share,
+        "above_two_share": jnp.mean(v >= 2.0),
+        "target_kl": jnp.mean(jax.scipy.special.xlogy(v, v)),  # KL(q‖π)
         "estep_iterations": target.iterations,
         "estep_repairs": target.repairs,
         "target_reward_change": length * target.reward_change,

@@ -24,16 +24,22 @@ class ReportCommand:
     """Where to write (default: report in that folder)."""
     episodes: int = 2
     """Episodes to record of each algorithm for the replay (0: none)."""
+    measure: bool = False
+    """First time updates and follow recovery updates by epoch on the saved runs: some minutes, kept for later."""
     page: bool = True
     """Write the page (--no-page: figures and tables only)."""
 
     def __call__(self) -> None:
         from cppo.study import figures, report, results, tables
 
+        if self.measure:
+            from cppo.study import measure
+
+            console.print(f"Wrote {measure.write(self.folder)}", highlight=False, soft_wrap=True)
         out = self.out or self.folder / "report"
         record = results.load(self.folder)
         out.mkdir(parents=True, exist_ok=True)
-        written = figures.write(record, out)
+        written = [results.save(record, out), *figures.write(record, out)]
         written.append(tables.write(record, out))
         if self.page:
             written.append(report.write(self.folder, out, self.episodes))

@@ -7,6 +7,10 @@ With e = v − r held constant, the gradient of E[(v − r)²] is that of −E[e
 whose ``min`` keeps the gradient wherever v > r. In a recovery update e becomes β e + (1 − β) P e, P the projection onto
 the cost advantages of the violated constraints, so that the path descends in cost first.
 
+``kl_loss`` is what the paper argues against: minimising KL(q‖π_θ), as MPO and CVPO do, which is −E[v log r] up to a
+constant. It knows no error v − r: the same mixture is made of v − 1, weights below 0 (a gain above 1 makes some) count
+as 0, and since no weight pushes a ratio down there is nothing to clip.
+
 Three things the paper leaves open are settled here:
 
 - **Radius.** A network follows only the part of v − 1 that its tangent space contains, so plain tracking ends far
@@ -69,6 +73,26 @@ def clipped_tracking(error: Float[Array, " n"], ratio: Float[Array, " n"], lower
     return -jnp.mean(jnp.minimum(error * ratio, error * jnp.maximum(ratio, lower_clip)))
 
 
+Loss = Callable[[Array, Array, Callable[[Array], Array], Array | float], Array]
+
+
+def l2_loss(
+    target: Float[Array, " n"], ratio: Float[Array, " n"], mix: Callable[[Array], Array], lower_clip: Array | float
+) -> Array:
+    """Half of E[(v − r)²], clipped; ``mix`` is e ↦ β e + (1 − β) P e in recovery, else the identity."""
+    return clipped_tracking(mix(target - ratio), ratio, lower_clip)
+
+
+def kl_loss(
+    target: Float[Array, " n"], ratio: Float[Array, " n"], mix: Callable[[Array], Array], lower_clip: Array | float
+) -> Array:
+    """KL(q‖π_θ) up to a constant: −E[v log r]. ``lower_clip`` has no meaning here."""
+    return -jnp.mean(jnp.maximum(1.0 + mix(target - 1.0), 0.0) * jnp.log(ratio))
+
+
+LOSSES: dict[str, Loss] = {"l2": l2_loss, "kl": kl_loss}
+
+
 def waypoint(targets: Float[Array, "k n"], covered: Float[Array, ""]) -> Float[Array, " n"]:
     """The target in force after covering the share ``covered`` of the radius."""
     count = targets.shape[0]
@@ -91,31 +115,31 @@ def track(
     gain: Array | float,
     lower_clip: Array | float,
     scale: Array | float,
-    epochs: int,
+    epochs: Array | int,
     minibatches: int,
+    loss: Loss = l2_loss,
 ) -> Tracked:
     """Follow ``targets`` from ``params`` until the KL limit or the last epoch.
 
     ``log_prob(params, index)`` gives log π_θ of the batch's actions at ``index``; ``mean_kl(params)`` is KL(π‖π_θ)
-    averaged over the batch's states.
+    averaged over the batch's states. The state after k epochs is that of a step with ``epochs=k``.
     """
     samples = targets.shape[1]
     everything = jnp.arange(samples)
     old_log_prob = log_prob(params, everything)
     mixing = jnp.where(jnp.any(violated), beta, 1.0)
 
-    def loss(current: PyTree, index: Array, target: Array) -> Array:
+    def objective(current: PyTree, index: Array, target: Array) -> Array:
         ratio = jnp.exp(log_prob(current, index) - old_log_prob[index])
-        error = 1.0 + gain * (target[index] - 1.0) - ratio
-        direction = mixing * error + (1.0 - mixing) * project(error, cost_adv[:, index], violated)
-        return clipped_tracking(direction, ratio, lower_clip)
+        mix = lambda e: mixing * e + (1.0 - mixing) * project(e, cost_adv[:, index], violated)  # noqa: E731
+        return loss(1.0 + gain * (target[index] - 1.0), ratio, mix, lower_clip)
 
     def one_epoch(loop: _Loop) -> _Loop:
         target = waypoint(targets, jnp.sqrt(jnp.maximum(loop.kl, 0.0) / kl_limit))
 
         def one_minibatch(carry: tuple[PyTree, adam.Memory], index: Array) -> tuple[tuple[PyTree, adam.Memory], None]:
             current, memory = carry
-            step = adam.step(memory, current, jax.grad(loss)(current, index, target), loop.scale * rate)
+            step = adam.step(memory, current, jax.grad(objective)(current, index, target), loop.scale * rate)
             return step, None
 
         order = minibatch.shuffled(jax.random.fold_in(key, loop.epoch), samples, minibatches)

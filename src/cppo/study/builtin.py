@@ -23,7 +23,8 @@ PAPER = Study(
 
 
 def _ablation() -> Study:
-    """CPPO on PointCircle with one thing changed at a time, and CPO beside it for the time of an update."""
+    """CPPO on PointCircle with one thing changed at a time; beside it CPO for the time of an update, and the methods
+    with a multiplier for the speed of learning."""
     chosen = presets.settings("cppo", "PointCircle")
     changes = {
         "no recovery": {"recovery": False},
@@ -35,6 +36,7 @@ def _ablation() -> Study:
         "beta 1.0": {"beta": 1.0},
         "waypoints 1": {"waypoints": 1},
         "waypoints 4": {"waypoints": 4},
+        "KL tracking": {"tracking": "kl"},
         "no lower clip": {"lower_clip": 0.0},
         "heuristic E-step": {"exact": False},
         "no reuse": {"reuse": 1},
@@ -46,7 +48,7 @@ def _ablation() -> Study:
         "ablation",
         [
             Part(envs=["PointCircle"], algos=["cppo"], seeds=12, variants={"": {}, **variants}),
-            Part(envs=["PointCircle"], algos=["cpo"], seeds=12),
+            Part(envs=["PointCircle"], algos=["cpo", "ppo_lag", "trpo_lag"], seeds=12),
         ],
         "Figure 4: CPPO on PointCircle with one thing changed at a time",
     )

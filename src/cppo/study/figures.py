@@ -1,5 +1,6 @@
 """Figures of a study as PNG and SVG: learning curves as in the paper's Figure 3, variants as in its Figure 4, return
-against limit, and the geometry of CPPO's updates. All are drawn from the record of ``results``, nothing else.
+against limit, the geometry of CPPO's updates and the paths of its recovery updates. All are drawn from the record of
+``results``, nothing else.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ def write(record: Record, folder: Path) -> list[Path]:
         for group in plain:
             if group["algo"] == "cppo":
                 written += _save(_geometry(group), folder, f"geometry-{group['env']}")
+        measured = record.get("measured", {}).get("paths", [])
+        for env in dict.fromkeys(seed["env"] for seed in measured):
+            written += _save(_paths([seed for seed in measured if seed["env"] == env][:4]), folder, f"paths-{env}")
     return written
 
 
@@ -194,6 +198,52 @@ def _scatter(axis: Axes, group: Record) -> None:
         ends = [min(x.min(), y.min()), max(x.max(), y.max())]
         axis.plot(ends, ends, color="#444444", linewidth=0.8)
         axis.set_xlabel("predicted")
+
+
+def _paths(seeds: list[Record]) -> Figure:
+    """The paper's trajectory figure: r − 1 in the plane of the advantages, epoch by epoch, for several β."""
+    targets = list(dict.fromkeys(way["waypoints"] for way in seeds[0]["ways"]))
+    figure = Figure(figsize=(max(4.2, 0.6 + 2.5 * len(seeds)), 1.2 + 2.4 * len(targets)), layout="constrained")
+    axes = figure.subplots(len(targets), len(seeds), sharex="col", sharey="col", squeeze=False)
+    for column, seed in enumerate(seeds):
+        for axis, count in zip(axes[:, column], targets, strict=True):
+            ways = [way for way in seed["ways"] if way["waypoints"] == count]
+            for way, colour in zip(ways, COLOURS, strict=False):
+                axis.plot(
+                    way["x"], way["y"], ".-", color=colour, linewidth=1.3, markersize=3, label=f"β = {way['beta']:g}"
+                )
+                axis.plot(way["x"][-1:], way["y"][-1:], "o", color=colour, markersize=6)
+            _plane(axis, seed)
+            axis.set_title(f"seed {seed['seed']}, {count} target{'s' if count > 1 else ''}")
+        axes[-1, column].set_xlabel("cost, along e$_c$")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("reward, along e$_r$")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    figure.suptitle(
+        f"Recovery updates on {seeds[0]['env']}, epoch by epoch\n(arrow: towards the target v)", fontsize=9.5
+    )
+    return figure
+
+
+def _plane(axis: Axes, seed: Record) -> None:
+    """The feasible side, the direction of the target and the line on which the return stays, behind the paths."""
+    x = np.concatenate([[0.0, 1.25 * seed["budget"]], *(way["x"] for way in seed["ways"])])
+    y = np.concatenate([[0.0], *(way["y"] for way in seed["ways"])])
+    side = 1.15 * max(np.ptp(x), np.ptp(y))
+    left, low = (x.min() + x.max() - side) / 2, (y.min() + y.max() - side) / 2
+    axis.axvspan(left - side, seed["budget"], color="#2E8B57", alpha=0.12, linewidth=0, label="within the limit")
+    axis.axvline(seed["budget"], color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
+    angle = seed["theta_reward"]
+    along = (-np.sin(angle), np.cos(angle))
+    axis.axline((0, 0), along, color="#444444", linewidth=0.9, linestyle=":", label="return unchanged")
+    target = np.array(seed["target"])
+    tip = 0.4 * side * target / np.linalg.norm(target)
+    axis.annotate("", tip, (0, 0), arrowprops={"arrowstyle": "->", "color": "#8A6D00", "linewidth": 1.2})
+    axis.plot([0], [0], "s", color="#222222", markersize=4)
+    axis.set(xlim=(left, left + side), ylim=(low, low + side), aspect="equal")
+    axis.xaxis.set_major_locator(MaxNLocator(4))
+    axis.yaxis.set_major_locator(MaxNLocator(4))
 
 
 def _save(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -9,7 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from cppo import log
 from cppo.study import replay, results
 from cppo.study.results import Record
 
@@ -21,7 +20,7 @@ def write(folder: Path, out: Path, episodes: int = 2) -> Path:
     """The page of the study in ``folder``, written to ``out/index.html`` with its record and episodes beside it."""
     record = results.load(folder)
     out.mkdir(parents=True, exist_ok=True)
-    log.write_json(out / results.FILE, record)
+    results.save(record, out)
     replays = record_episodes(folder, record, episodes) if episodes else []
     if not replays and (out / EPISODES).is_file():
         replays = json.loads((out / EPISODES).read_text())
@@ -58,6 +57,7 @@ def render(record: Record, replays: list[Record]) -> str:
         **record,
         "rows": results.summaries(record),
         "improvements": results.improvements(record),
+        "pathRows": results.path_summaries(record),
         "replays": replays,
     }
     # "</" would end the script element that holds the data.

@@ -25,6 +25,7 @@ from cppo.study.groups import failure
 from cppo.types import UsageError
 
 FILE = "results.json"
+MEASURED = "measured.json"  # what ``measure`` adds to a study's folder
 FORMAT = 1
 POINTS = 100
 SCATTER = 200
@@ -39,6 +40,7 @@ DIAGNOSTICS = (
     "multiplier",
 )
 DIGITS = 5
+KL_TO_VARIANCE = 2 * math.log(2) - 1
 
 Record = dict[str, Any]
 
@@ -55,6 +57,12 @@ def load(folder: Path) -> Record:
     if record.get("format") != FORMAT:
         raise UsageError(f"{path} has format {record.get('format')!r}; this version of cppo reads format {FORMAT}.")
     return record
+
+
+def save(record: Record, folder: Path) -> Path:
+    """Keep the record; it is long, so without spaces."""
+    log.write_json(folder / FILE, record, compact=True)
+    return folder / FILE
 
 
 def digest(folder: Path) -> Record:
@@ -74,6 +82,7 @@ def digest(folder: Path) -> Record:
             found = json.loads((place / "versions.json").read_text())
             if found not in versions:
                 versions.append(found)
+    measured = folder / MEASURED
     return {
         "format": FORMAT,
         "name": name,
@@ -82,6 +91,7 @@ def digest(folder: Path) -> Record:
         "unfinished": unfinished,
         "failed": failed,
         "versions": versions,
+        **({"measured": json.loads(measured.read_text())} if measured.is_file() else {}),
     }
 
 
@@ -170,6 +180,7 @@ def _seed(frame: pd.DataFrame, summary: Record, limits: dict[str, float]) -> Rec
         "feasible": summary["feasible"],
         **how._asdict(),
         "switches": _switches(frame),
+        "updates": _updates(frame),
         "curve": _plain(curve),
         "diagnostics": _plain(diagnostics),
         "timing": {"wall_seconds": round(seconds, 2)},
@@ -182,14 +193,34 @@ def _switches(frame: pd.DataFrame) -> int | None:
     return int(np.sum(recovery[1:] != recovery[:-1])) if recovery.any() else None
 
 
+def _updates(frame: pd.DataFrame) -> dict[str, float | None]:
+    """Means over all updates of what the paper says of one; None where the method does not log it.
+
+    ``target_kl`` is E[v log v], which the paper's appendix E puts between δ and δ' = δ/(2 ln 2 − 1) as long as v < 2;
+    ``target_kl_within`` is the share of updates for which that holds.
+    """
+    names = ("kl", "tracking_error", "bound_share", "above_two_share", "target_kl")
+    found: dict[str, np.ndarray] = {name: _numbers(frame, name) for name in names if _logged(frame, name)}
+    if "target_kl" in found:
+        least = _numbers(frame, "kl_limit")
+        found["target_kl_within"] = (found["target_kl"] >= least) & (found["target_kl"] <= least / KL_TO_VARIANCE)
+    if "mode" in frame:
+        found["recovery"] = np.asarray(frame["mode"] == "recovery")
+    return {name: rounded(_known_mean(values)) for name, values in found.items()}
+
+
+def _known_mean(values: np.ndarray) -> float:
+    known = np.asarray(values, float)[np.isfinite(values)]
+    return float(known.mean()) if len(known) else math.nan
+
+
 def _stretches(length: int) -> list[np.ndarray]:
     return [part for part in np.array_split(np.arange(length), min(length, POINTS)) if len(part)]
 
 
 def _means(values: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:
     """Means of the known values of each stretch."""
-    found = [values[part][np.isfinite(values[part])] for part in parts]
-    return np.array([part.mean() if len(part) else np.nan for part in found])
+    return np.array([_known_mean(values[part]) for part in parts])
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> np.ndarray:
@@ -201,10 +232,14 @@ def _logged(frame: pd.DataFrame, column: str) -> bool:
 
 
 def _plain(arrays: dict[str, np.ndarray]) -> dict[str, list[float | None]]:
-    return {
-        name: [float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None for x in values]
-        for name, values in arrays.items()
-    }
+    return {name: rounded(values) for name, values in arrays.items()}
+
+
+def rounded(values: Any) -> Any:
+    """A number, or an array as a list, with few digits; what is not finite is None."""
+    if np.ndim(values):
+        return [rounded(value) for value in values]
+    return float(f"{values:.{DIGITS}g}") if math.isfinite(values) else None
 
 
 def summaries(record: Record) -> list[Record]:
@@ -212,11 +247,50 @@ def summaries(record: Record) -> list[Record]:
 
     Variants are ranked apart from plain algorithms, together with the plain run of their own algorithm.
     """
-    rows = [_summary(group) for group in record["groups"]]
+    seconds = {_key(one): one["seconds"] for one in record.get("measured", {}).get("update_times", ())}
+    rows = [{**_summary(group), "update_seconds": seconds.get(_key(group))} for group in record["groups"]]
     for env in dict.fromkeys(row["env"] for row in rows):
         here = [row for row in rows if row["env"] == env]
         _rank([row for row in here if not row["variant"]], "rank")
     return rows
+
+
+def _key(one: Record) -> tuple[str, str, str]:
+    return one["env"], one["algo"], one["variant"]
+
+
+def path_summaries(record: Record) -> list[Record]:
+    """How recovery updates went, one row for each environment, number of targets and β: means over seeds.
+
+    A path *arrives* with the first epoch after which the predicted cost is within the limit.
+    """
+    found: dict[tuple[str, int, float], list[Record]] = {}
+    for seed in record.get("measured", {}).get("paths", ()):
+        for way in seed["ways"]:
+            cost, reward = np.array(way["cost_change"]), np.array(way["reward_change"])
+            within = np.flatnonzero(cost <= seed["needed"])
+            found.setdefault((seed["env"], way["waypoints"], way["beta"]), []).append(
+                {
+                    "arrived": len(within) > 0,
+                    "epochs": float(within[0]) if len(within) else None,
+                    "reward_then": reward[within[0]] if len(within) else None,
+                    "cost_share": cost[-1] / seed["needed"],
+                    "reward": reward[-1],
+                    "kl": way["kl"][-1],
+                }
+            )
+    return [
+        {
+            **dict(zip(("env", "waypoints", "beta"), key, strict=True)),
+            "seeds": len(seeds),
+            "arrived": sum(seed["arrived"] for seed in seeds),
+            **{
+                name: _mean([seed[name] for seed in seeds if seed[name] is not None])
+                for name in ("epochs", "reward_then", "cost_share", "reward", "kl")
+            },
+        }
+        for key, seeds in found.items()
+    ]
 
 
 def _rank(rows: Iterable[Record], name: str) -> None:
@@ -257,8 +331,17 @@ def _summary(group: Record) -> Record:
         "never_feasible": sum("first_feasible" in seed for seed in seeds) - len(number("first_feasible")),
         "to_90": _mean(number("to_90")),
         "switches": _mean(number("switches")),
+        "updates": {name: _mean(values) for name, values in _by_name(seeds).items()},
         "published": published.figures(group["env"], group["algo"], group["variant"]),
         "rank": None,
+    }
+
+
+def _by_name(seeds: list[Record]) -> dict[str, list[float]]:
+    names = dict.fromkeys(name for seed in seeds for name in seed.get("updates", ()))
+    return {
+        name: [seed["updates"][name] for seed in seeds if seed.get("updates", {}).get(name) is not None]
+        for name in names
     }
 
 

@@ -223,6 +223,42 @@ function diagnostics() {
   section("geometry", "Geometry of the updates", "How far updates went, where to, and whether the cost did as predicted: means over seeds and one standard deviation.", element("div", { class: "controls" }, element("label", {}, "Runs of", select)), box);
 }
 
+// --- the paper's claims about single updates -------------------------------------------------------------------------
+
+function plainTable(head, rows) {
+  return element("div", { class: "card scroll", style: "margin-bottom:16px" }, element("table", {}, element("thead", {}, element("tr", {}, ...head.map((text) => element("th", { text })))),
+    element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells.map((text) => element("td", { text })))))));
+}
+
+function updates() {
+  const rows = data.rows.filter((row) => row.updates && row.updates.target_kl !== undefined || row.update_seconds);
+  if (!rows.length) return;
+  const percent = (value) => (value === null || value === undefined ? "–" : `${+(100 * value).toPrecision(2)}%`);
+  const cells = rows.map((row) => {
+    const cpo = data.rows.find((other) => other.env === row.env && other.algo === "cpo" && !other.variant);
+    const ratio = row.update_seconds && cpo && cpo.update_seconds ? (row.update_seconds / cpo.update_seconds).toFixed(2) : "–";
+    const seen = row.updates || {};
+    return [`${nameOf(row)} on ${row.env}`, short(seen.kl), short(seen.tracking_error), short(seen.target_kl), percent(seen.target_kl_within), percent(seen.above_two_share), row.update_seconds ? `${(1000 * row.update_seconds).toFixed(0)} ms` : "–", ratio];
+  });
+  section("updates", "What an update is like", "Means over seeds and all of training. E[v log v]: KL(q‖π) of the E-step’s target, which the paper puts between δ and δ′ while v < 2, and the share of updates of which that is true. Time of one update of one seed by itself, where it was measured.",
+    plainTable(["", "KL", "tracking error", "E[v log v]", "between δ and δ′", "v ≥ 2", "update", "of CPO’s"], cells));
+}
+
+function paths() {
+  const seeds = (data.measured && data.measured.paths) || [];
+  if (!seeds.length) return;
+  const number = (value, digits = 1) => (value === null ? "–" : value.toFixed(digits));
+  const rows = data.pathRows.map((row) => [`β ${row.beta}, ${row.waypoints} target${row.waypoints > 1 ? "s" : ""}`, `${row.arrived}/${row.seeds}`, number(row.epochs), number(row.reward_then), number(row.cost_share, 2), number(row.reward), short(row.kl)]);
+  const cards = seeds.flatMap((seed) => [...new Set(seed.ways.map((way) => way.waypoints))].map((count) => {
+    const ways = seed.ways.filter((way) => way.waypoints === count), ys = seed.ways.flatMap((way) => way.y);
+    const series = ways.map((way, i) => ({ name: `β = ${way.beta}`, colour: `var(--c${i})`, x: way.x, lines: [way.y], points: true, joined: true, opacity: 0.8, width: 1.6 }));
+    const edge = { name: "limit kept to the left", colour: "var(--bad)", x: [seed.budget, seed.budget], lines: [[Math.min(...ys), Math.max(...ys)]], dash: "5 4" };
+    return element("div", { class: "card" }, chart([...series, edge], { title: `${seed.env}, seed ${seed.seed}, ${count} target${count > 1 ? "s" : ""}`, height: 250, xlabel: "cost (along e_c); upwards: reward (along e_r)", tightX: true, hover: false, keys: true }));
+  }));
+  section("paths", "Paths of recovery updates", "Where the policy’s ratios stand after each epoch of one recovery update, repeated with other β and other numbers of targets along the way; it starts at (0, 0). Table: paths that arrive within the limit as predicted, after how many epochs, the change of the return then; cost change at the end in shares of what is needed, and the return’s.",
+    plainTable(["", "arrive", "epochs", "return then", "cost at the end", "return at the end", "KL"], rows), element("div", { class: "grid" }, ...cards));
+}
+
 // --- the rest --------------------------------------------------------------------------------------------------------
 
 function provenance() {
@@ -263,6 +299,8 @@ if (data.groups.length) {
   curves("variants", "Learning curves of the variants", variants.length > SHOWN_VARIANTS ? "Click a name to show or hide it." : "", (group) => group.variant && !isLimitStudy(group.env));
   if (data.replays.length) section("replay", "Episodes, seen from above", "Recorded from the saved policies with actions sampled as in training, all algorithms on the same layouts; each algorithm by the seed whose final return is the median.", ...replaySection(data.replays));
   improvement();
+  updates();
+  paths();
   diagnostics();
 }
 provenance();
