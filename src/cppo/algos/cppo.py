@@ -2,9 +2,10 @@
 
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
 ``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded,
-recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Three additions of ours
-feed the E-step: the batches just before the newest (``maths/reuse.py``), a limit moved against the average miss so far
-(``maths/steering.py``), and budgets corrected by how far predictions came true (``maths/calibrate.py``).
+recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Four additions of ours
+feed the E-step: the batches just before the newest (``maths/reuse.py``), advantages without the noise that no network
+could follow (``maths/expressible.py``), a limit moved against the average miss so far (``maths/steering.py``), and
+budgets corrected by how far predictions came true (``maths/calibrate.py``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from cppo.algos.common import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
-from cppo.maths import adam, calibrate, costs, estep, reuse, steering, switch, tracking
+from cppo.maths import adam, calibrate, costs, estep, expressible, reuse, steering, switch, tracking
 from cppo.maths.advantages import centred
 from cppo.networks import Networks
 from cppo.settings import setting, settings
@@ -51,6 +52,18 @@ class CPPOSettings(OnPolicy):
     switch: float = setting(
         0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0
     )
+    switch_memory: float = setting(
+        0.0,
+        "Share of its past in the average of J_c that the switch looks at (0: the newest alone).",
+        at_least=0.0,
+        below=1.0,
+    )
+    expressible: int = setting(
+        0,
+        "Steps of conjugate gradient that project advantages onto what the network can follow (0: no projection).",
+        at_least=0,
+    )
+    damping: float = setting(0.1, "Added to the Fisher matrix's diagonal in that projection.", at_least=0.0)
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
     steering: float = setting(
         0.0, "Move the limit steered at by this many times the average miss (maths/steering.py).", at_least=0.0
@@ -64,7 +77,8 @@ class Extra(NamedTuple):
     """CPPO's own state: the switch, and what the last update promised, to be held against what came."""
 
     recovering: Bool[Array, " constraint"]
-    average: Float[Array, " constraint"]  # of J_c over recent iterations
+    watched: Float[Array, " constraint"]  # the J_c that the switch looks at
+    average: Float[Array, " constraint"]  # of J_c over recent iterations, for steering
     last_cost: Float[Array, " constraint"]
     last_predicted: Float[Array, " constraint"]
     memory: adam.Memory
@@ -78,6 +92,7 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
     agent = init_agent(networks, settings, key, None)
     extra = Extra(
         recovering=zeros.astype(bool),
+        watched=zeros * jnp.nan,
         average=steering.start(settings.aim * jnp.asarray(settings.cost_limit)),
         last_cost=zeros * jnp.nan,
         last_predicted=zeros * jnp.nan,
@@ -102,26 +117,31 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     calibration = calibrate.observe(agent.extra.calibration, agent.extra.last_predicted, realised)
     budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
     budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
-    recovering = switch.step(agent.extra.recovering, batch.episodes.cost, limit, settings.switch) & settings.recovery
+    watched = switch.watch(agent.extra.watched, batch.episodes.cost, settings.switch_memory)
+    recovering = switch.step(agent.extra.recovering, watched, limit, settings.switch) & settings.recovery
 
-    # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
-    shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
-    shares = jnp.where(jnp.any(recovering), shares, 1.0)
-    solve = jax.vmap(
-        lambda variance: estep.solve(data.adv, data.cost_adv, budget, variance, recovering, settings.exact)
-    )
-    solved = solve(shares**2 * settings.kl / KL_TO_VARIANCE)
-    target = jax.tree.map(lambda x: x[-1], solved)
-
-    # M-step: the network follows the ratios up to the trust region.
     before = jax.vmap(lambda o: networks.policy(agent.policy, o))(data.obs)
 
-    def log_prob(params: PyTree, index: Array) -> Array:
+    def log_prob(params: PyTree, index: Array | slice = slice(None)) -> Array:
         return jax.vmap(lambda o, a: networks.policy(params, o).log_prob(a))(data.obs[index], data.action[index])
 
     def mean_kl(params: PyTree) -> Array:
         return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(before, data.obs))
 
+    # Advantages, or the part of them that the network can follow.
+    signals = jnp.concatenate([data.adv[None], data.cost_adv])
+    if settings.expressible:
+        signals = expressible.project(log_prob, mean_kl, agent.policy, signals, settings.damping, settings.expressible)
+    adv, cost_adv = signals[0], signals[1:]
+
+    # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
+    shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
+    shares = jnp.where(jnp.any(recovering), shares, 1.0)
+    solve = jax.vmap(lambda variance: estep.solve(adv, cost_adv, budget, variance, recovering, settings.exact))
+    solved = solve(shares**2 * settings.kl / KL_TO_VARIANCE)
+    target = jax.tree.map(lambda x: x[-1], solved)
+
+    # M-step: the network follows the ratios up to the trust region.
     memory = adam.forget_direction(agent.extra.memory) if settings.keep_scale else adam.init(agent.policy)
     tracked = tracking.track(
         log_prob,
@@ -129,7 +149,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         agent.policy,
         memory,
         solved.ratios,
-        data.cost_adv,
+        cost_adv,
         recovering,
         track_key,
         kl_limit=settings.kl,
@@ -146,7 +166,9 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
     predicted = data.cost_adv @ change
     rate_scale = jnp.minimum(1.0, RATE_GROWTH * tracked.scale)
-    extra = Extra(recovering, average, batch.episodes.cost, predicted, tracked.memory, rate_scale, calibration, past)
+    extra = Extra(
+        recovering, watched, average, batch.episodes.cost, predicted, tracked.memory, rate_scale, calibration, past
+    )
     metrics = _geometry(target, batch.episodes.length) | {
         "recovering": recovering,
         "kl": tracked.kl,
@@ -159,6 +181,8 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "previous_predicted_cost_change": agent.extra.last_predicted,
         "realised_cost_change": realised,
         "steered_limit": limit,
+        "expressible_share": _explained(adv, data.adv),
+        "expressible_cost_share": jax.vmap(_explained)(cost_adv, data.cost_adv),
         "calibration": calibrate.factor(calibration),
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
@@ -198,6 +222,11 @@ def _geometry(target: estep.EStep, length: Array) -> Metrics:
         "target_reward_change": length * target.reward_change,
         "target_cost_change": length * target.cost_change,
     }
+
+
+def _explained(part: Array, whole: Array) -> Array:
+    """Share of ``whole``'s variance that ``part`` accounts for."""
+    return jnp.vdot(part, whole) / (jnp.vdot(whole, whole) + 1e-20)
 
 
 def _distance(a: Array, b: Array | float) -> Array:
