@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 from cppo.maths import estep_plane, estep_span
 from cppo.maths.estep_plane import Found, Plane, safe_divide
 from cppo.maths.estep_span import Span
-from cppo.maths.estep_sums import means
+from cppo.maths.estep_sums import means, sums
 
 MOST_CONSTRAINTS = 8  # 2^(m+1) sets of active constraints are tried
 
@@ -155,25 +155,21 @@ def _check_values(**arguments) -> None:
 
 @partial(jax.jit, static_argnames="exact")
 def _solve(adv, costs, budgets, variance, recovery, exact) -> EStep:
-    m = costs.shape[0]
-    peak, peaks = jnp.max(jnp.abs(adv)), jnp.max(jnp.abs(costs), axis=1)
-    # A maximum carries NaN and infinity along: one pass scales and checks.
-    valid = jnp.isfinite(peak + jnp.sum(peaks) + jnp.sum(jnp.abs(budgets))) & (variance >= 0) & jnp.isfinite(variance)
+    vectors = (*costs, adv)
+    # Divided before they are added: no sum of finite numbers overflows. NaN and infinity carry through.
+    share = 1 / adv.size
+    levels = [sums(lambda v: (share * v, share * jnp.abs(v)), v) for v in vectors]
+    valid = jnp.isfinite(sum(size for _, size in levels) + jnp.sum(jnp.abs(budgets)) + variance) & (variance >= 0)
     variance, budgets = jnp.where(valid, variance, 0.0), jnp.where(valid, budgets, 0.0)
-    if m == 1:
-        problem, scale, angles = _on_plane(adv, costs[0], peak, peaks[0], budgets[0], variance, recovery, valid)
+    sizes = jnp.stack([jnp.where(valid, size, 0.0) for _, size in levels])
+    scaled = [_scaled(v, *level, valid) for v, level in zip(vectors, levels, strict=True)]
+    if len(costs) == 1:
+        problem, units, angles = _on_plane(*scaled, sizes[0], budgets[0], variance, recovery[0])
         found = (estep_plane.exact_solution if exact else estep_plane.removal_loop)(problem)
     else:
-        problem, scale, angles = _in_span(adv, costs, peak, peaks, budgets, variance, recovery, valid)
+        problem, units, angles = _in_span(scaled, sizes[:-1], budgets, variance, recovery)
         found = (estep_span.exact_solution if exact else estep_span.removal_loop)(problem)
-    return _report(problem, found, scale, angles, budgets, recovery, valid)
-
-
-class _Scale(NamedTuple):
-    """Root mean squares, to turn the scaled problem's values into means of v̄ A and v̄ A_c."""
-
-    reward: Array
-    costs: Array  # (m,)
+    return _report(problem, found, units * sizes, angles, budgets, recovery, valid)
 
 
 class _Angles(NamedTuple):
@@ -185,16 +181,21 @@ class _Angles(NamedTuple):
     e_r: Array
 
 
-def _unit(vector: Array, peak: Array, valid: Array) -> tuple[Array, Array]:
-    """The vector centred and scaled to a mean square of one, and its scale; zero if constant up to rounding."""
-    eps = jnp.finfo(vector.dtype).eps
-    usable = valid & (peak > 0)
-    inverse = jnp.where(usable, 1 / jnp.where(usable, peak, 1.0), 0.0)
-    scaled = jnp.where(usable, vector, 0.0) * inverse
-    scaled = scaled - means(lambda v: (v,), scaled)[0]
-    size = jnp.sqrt(means(lambda v: (v * v,), scaled)[0])
-    size = jnp.where(size > 8 * eps, size, 0.0)
-    return scaled * safe_divide(jnp.ones_like(size), size), size * jnp.where(usable, peak, 0.0)
+def _scaled(vector: Array, mean: Array, size: Array, valid: Array) -> Array:
+    """The vector less its mean, in units of its mean magnitude; zero if it is zero or invalid."""
+    usable = valid & (size > jnp.finfo(vector.dtype).tiny)
+    inverse = jnp.where(usable, 1 / jnp.where(usable, size, 1.0), 0.0)
+    return jnp.where(usable, vector, 0.0) * inverse - jnp.where(usable, mean, 0.0) * inverse
+
+
+def _root(square: Array) -> Array:
+    """Root mean square of a scaled vector; zero if that is constant up to rounding."""
+    size = jnp.sqrt(jnp.maximum(square, 0.0))
+    return jnp.where(size > 8 * jnp.finfo(size.dtype).eps, size, 0.0)
+
+
+def _inverse(size: Array) -> Array:
+    return safe_divide(jnp.ones_like(size), size)
 
 
 def _feasible_angle(budget: Array, variance: Array) -> Array:
@@ -204,57 +205,59 @@ def _feasible_angle(budget: Array, variance: Array) -> Array:
     return jnp.where(reach > 0, jnp.arccos(jnp.clip(safe_divide(budget, reach), -1.0, 1.0)), limit).astype(budget.dtype)
 
 
-def _on_plane(adv, cost, peak, peak_c, budget, variance, recovery, valid) -> tuple[Plane, _Scale, _Angles]:
-    eps = jnp.finfo(adv.dtype).eps
-    e_a, size = _unit(adv, peak, valid)
-    e_c, size_c = _unit(cost, peak_c, valid)
-    (cos_a,) = means(lambda a, c: (a * c,), e_a, e_c)
+def _on_plane(c, a, level, budget, variance, recovery) -> tuple[Plane, Array, _Angles]:
+    eps = jnp.finfo(a.dtype).eps
+    mean_c, mean_a, cc, ca, aa = means(lambda c, a: (c, a, c * c, c * a, a * a), c, a)
+    size_c, size_a = _root(cc - mean_c**2), _root(aa - mean_a**2)
+    e_c, e_a = (c - mean_c) * _inverse(size_c), (a - mean_a) * _inverse(size_a)
+    cos_a = (ca - mean_c * mean_a) * _inverse(size_c) * _inverse(size_a)
     rest = e_a - cos_a * e_c
     # Where A and A_c are nearly parallel, rounding leaves much of e_c and of the mean in the rest: take both out again.
     square, left, mean = means(lambda r, c: (r * r, r * c, r), rest, e_c)
     sin_a = jnp.sqrt(jnp.maximum(square - left**2 - mean**2, 0.0))
     sin_a = jnp.where(sin_a > 64 * eps, sin_a, 0.0)
-    e_r = (rest - left * e_c - mean) * safe_divide(jnp.ones_like(sin_a), sin_a)
-    scaled = jnp.where(size_c > 0, safe_divide(budget, size_c), 4 * (1 + jnp.sqrt(variance)))
-    recover = recovery[0] & (size_c > 0)
+    e_r = (rest - left * e_c - mean) * _inverse(sin_a)
+    scaled = jnp.where(size_c > 0, safe_divide(budget, size_c * level), 4 * (1 + jnp.sqrt(variance)))
     one, zero = jnp.ones_like(cos_a), jnp.zeros_like(cos_a)
     angles = _Angles(
         jnp.arctan2(sin_a, cos_a), _feasible_angle(scaled, variance), jnp.stack([one, zero]), jnp.stack([zero, one])
     )
-    problem = Plane((e_c, e_r), jnp.stack([cos_a, sin_a]), scaled, variance, recover)
-    return problem, _Scale(size, size_c[None]), angles
+    problem = Plane((e_c, e_r), jnp.stack([cos_a, sin_a]), scaled, variance, recovery & (size_c > 0))
+    return problem, jnp.stack([size_c, size_a]), angles
 
 
-def _in_span(adv, costs, peak, peaks, budgets, variance, recovery, valid) -> tuple[Span, _Scale, _Angles]:
-    e_a, size = _unit(adv, peak, valid)
-    units, sizes = jax.vmap(_unit, in_axes=(0, 0, None))(costs, peaks, valid)
-    rows, coordinates = estep_span.orthogonal_rows(jnp.concatenate([units, e_a[None]]))
-    scaled = jnp.where(sizes > 0, safe_divide(budgets, sizes), jnp.inf)
-    problem = Span(rows, coordinates[-1], coordinates[:-1], scaled, variance, recovery & (sizes > 0))
-    feasible = jax.vmap(_feasible_angle, in_axes=(0, None))(scaled, variance)
+def _in_span(scaled, levels, budgets, variance, recovery) -> tuple[Span, Array, _Angles]:
+    units, sizes = [], []
+    for v in scaled:
+        mean, square = means(lambda v: (v, v * v), v)
+        sizes.append(_root(square - mean**2))
+        units.append((v - mean) * _inverse(sizes[-1]))
+    rows, coordinates = estep_span.orthogonal_rows(units)
+    scales = jnp.stack(sizes)
+    limits = jnp.where(scales[:-1] > 0, safe_divide(budgets, scales[:-1] * levels), jnp.inf)
+    problem = Span(rows, coordinates[-1], coordinates[:-1], limits, variance, recovery & (scales[:-1] > 0))
+    feasible = jax.vmap(_feasible_angle, in_axes=(0, None))(limits, variance)
     tightest = jnp.argmax(feasible)
     u, e_c = problem.reward, problem.costs[tightest]
     rest = u - (u @ e_c) * e_c
     across = jnp.sqrt(rest @ rest)
     angles = _Angles(jnp.arctan2(across, u @ e_c), feasible[tightest], e_c, safe_divide(rest, across))
-    return problem, _Scale(size, sizes), angles
+    return problem, scales, angles
 
 
-def _report(problem: Plane | Span, found: Found, scale, angles, budgets, recovery, valid) -> EStep:
-    x = found.deviation
-    eps = jnp.finfo(x.dtype).eps
-    edge = jnp.sqrt(eps) - 1  # the interior point method approaches −1 from above
-    *values, bound = means(lambda x, *rows: (*(x * r for r in rows), (x <= edge).astype(x.dtype)), x, *problem.rows)
-    value = jnp.stack(values)
+def _report(problem: Plane | Span, found: Found, scales, angles, budgets, recovery, valid) -> EStep:
+    """scales: root mean squares of the centred A_c and A, to turn the scaled problem's values into means."""
+    value = found.values
+    eps = jnp.finfo(value.dtype).eps
     costs = problem.costs @ value if isinstance(problem, Span) else value[:1]
-    cost_change = costs * scale.costs
-    over = cost_change > budgets + eps**0.6 * jnp.sqrt(problem.variance) * scale.costs
+    cost_change = costs * scales[:-1]
+    over = cost_change > budgets + eps**0.6 * jnp.sqrt(problem.variance) * scales[:-1]
     status = jnp.where(jnp.any(recovery), Status.RECOVERY, Status.OPTIMAL)
     status = jnp.where(jnp.any(over), Status.INFEASIBLE, status)
     status = jnp.where(found.certified, status, Status.NOT_CONVERGED)
     theta = jnp.arctan2(angles.e_r @ value, angles.e_c @ value)
     return EStep(
-        ratios=jnp.where(valid, 1 + x, 1.0),
+        ratios=found.ratios,
         status=jnp.where(valid, status, Status.INVALID_INPUT).astype(jnp.int32),
         case=jnp.where(valid, found.case, 0).astype(jnp.int32),
         iterations=found.iterations,
@@ -263,7 +266,7 @@ def _report(problem: Plane | Span, found: Found, scale, angles, budgets, recover
         theta=jnp.where(theta < -jnp.pi / 2, theta + 2 * jnp.pi, theta),
         theta_reward=angles.reward,
         theta_feasible=angles.feasible,
-        reward_change=problem.reward @ value * scale.reward,
+        reward_change=problem.reward @ value * scales[-1],
         cost_change=cost_change,
-        bound_share=bound,
+        bound_share=found.bound,
     )

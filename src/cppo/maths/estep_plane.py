@@ -58,13 +58,15 @@ class Point(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A solved problem: v̄, recovery case, passes over the batch, elements re-admitted, whether it is proved optimal."""
+    """A solved problem."""
 
-    deviation: Array
+    ratios: Array  # 1 + v̄; where the input is invalid, the rows and the variance are 0, and so is v̄
+    values: Array  # means of v̄ times each row
+    bound: Array  # share of the elements at −1
     case: Array
-    iterations: Array
-    repairs: Array
-    certified: Array
+    iterations: Array  # passes over the batch
+    repairs: Array  # elements re-admitted
+    certified: Array  # proved optimal
 
 
 def safe_divide(x: Array, y: Array) -> Array:
@@ -142,6 +144,18 @@ def affine(problem: Plane, p: Point) -> Array:
     return p.a * problem.rows[0] + p.b * problem.rows[1] + p.g
 
 
+def row_values(p: Point, s: Moments) -> Array:
+    """Means of v̄ e_c and v̄ e_r from the moments over the point's free elements; the rows themselves have mean 0."""
+    return jnp.stack([p.a * s.cc + p.b * s.cr + (p.g + 1) * s.c, p.a * s.cr + p.b * s.rr + (p.g + 1) * s.r])
+
+
+def measured(x: Array, rows) -> tuple[Array, Array]:
+    """The same by a pass over any v̄, and the share of its elements at −1."""
+    edge = jnp.sqrt(jnp.finfo(x.dtype).eps) - 1  # the interior point method approaches −1 from above
+    *values, bound = means(lambda x, *rows: (*(x * r for r in rows), (x <= edge).astype(x.dtype)), x, *rows)
+    return jnp.stack(values), bound
+
+
 def largest_difference(p: Point, s: Moments, t: Moments) -> Array:
     """How far mean, mean square, cost and e_r-component of the clipped point differ with one free set and another.
 
@@ -174,14 +188,14 @@ def removal_loop(problem: Plane) -> Found:
     carry = (kept, reduced_solution(problem, all_free(problem.variance.dtype)), jnp.int32(0), jnp.bool_(True))
     kept, p, k, changed = jax.lax.while_loop(lambda c: c[3] & (c[2] < REMOVAL_LIMIT), body, carry)
     x = jnp.maximum(jnp.where(kept, affine(problem, p), -1.0), -1.0)
-    return Found(x, p.case, k, jnp.int32(0), ~changed)
+    return Found(1 + x, *measured(x, problem.rows), p.case, k, jnp.int32(0), ~changed)
 
 
-def fixed_point(problem: Plane) -> tuple[Point, Array, Array, Array]:
+def fixed_point(problem: Plane) -> tuple[Point, Moments, Array, Array, Array]:
     """Iterate 'solve on the free elements, predict all elements' until the prediction repeats itself.
 
     Only scalars are carried: a pattern of free elements is remembered by the three numbers that produced it.
-    Returns the point, the passes made, the elements re-admitted on the way, and whether KKT holds.
+    Returns the point, its moments, the passes made, the elements re-admitted on the way, and whether KKT holds.
     """
     tolerance = 256 * jnp.finfo(problem.variance.dtype).eps
     small = tolerance * jnp.maximum(problem.variance, tolerance)
@@ -198,8 +212,8 @@ def fixed_point(problem: Plane) -> tuple[Point, Array, Array, Array]:
     full, no = all_free(problem.variance.dtype), jnp.bool_(False)
     nothing = Point(full.c, full.c, full.c, jnp.int32(0), no)
     carry = (full, full, nothing, jnp.int32(0), jnp.int32(0), no, no)
-    _, _, p, k, repairs, done, _ = jax.lax.while_loop(lambda c: ~c[6] & (c[3] < FAST_LIMIT), body, carry)
-    return p, k, repairs, done
+    s, _, p, k, repairs, done, _ = jax.lax.while_loop(lambda c: ~c[6] & (c[3] < FAST_LIMIT), body, carry)
+    return p, s, k, repairs, done
 
 
 class Furthest(NamedTuple):
@@ -218,13 +232,13 @@ class Furthest(NamedTuple):
         return jnp.maximum(self.over, self.gain)
 
 
-def direction(problem: Plane, angle: Array) -> Array:
+def direction(angle: Array, c: Array, r: Array) -> Array:
     """cos φ e_c + sin φ e_r; the angle is carried as π − φ, to resolve angles close to π."""
-    return jnp.sin(angle) * problem.rows[1] - jnp.cos(angle) * problem.rows[0]
+    return jnp.sin(angle) * r - jnp.cos(angle) * c
 
 
-def deviation_at(problem: Plane, p: Furthest) -> Array:
-    return jnp.maximum(p.stretch * (direction(problem, p.angle) - p.middle) + p.shift, -1.0)
+def deviation_at(p: Furthest, c: Array, r: Array) -> Array:
+    return jnp.maximum(p.stretch * (direction(p.angle, c, r) - p.middle) + p.shift, -1.0)
 
 
 def furthest(problem: Plane, angle: Array, active: Array) -> Furthest:
@@ -232,29 +246,44 @@ def furthest(problem: Plane, angle: Array, active: Array) -> Furthest:
 
     Clipping raises the sum and shrinks the norm; repairing both pushes what was clipped further down, never back up.
     """
-    z = direction(problem, angle)
-    steepest = jnp.finfo(z.dtype).eps ** -0.45  # keeps the form finite where z is constant on the free elements
+    dtype = problem.variance.dtype
+    steepest = jnp.finfo(dtype).eps ** -0.45  # keeps the form finite where z is constant on the free elements
 
-    def on_free(mask):
-        f = jnp.maximum(jnp.mean(mask, dtype=z.dtype), 1 / z.size)
-        middle = jnp.mean(jnp.where(mask, z, 0.0)) / f
-        spread = jnp.mean(jnp.where(mask, (z - middle) ** 2, 0.0))
+    def on_free(form):
+        stretch, middle, shift, _ = form
+
+        def terms(c, r):
+            off = direction(angle, c, r) - middle
+            free = stretch * off + shift > -1
+            kept = jnp.where(free, off, 0.0)
+            return free.astype(dtype), kept, kept * kept
+
+        f, first, second = means(terms, *problem.rows)
+        f = jnp.maximum(f, 1 / problem.rows[0].size)
+        off = first / f
+        spread = jnp.maximum(second - first * off, 0.0)
         shift = (1 - f) / f
         radius = jnp.sqrt(jnp.maximum(problem.variance - shift, 0.0))
         flat = steepest * jnp.sqrt(spread) <= radius
-        return jnp.where(flat, steepest, radius / jnp.sqrt(jnp.where(flat, 1.0, spread))), middle, shift, f
+        return jnp.where(flat, steepest, radius / jnp.sqrt(jnp.where(flat, 1.0, spread))), middle + off, shift, f
 
     def body(carry):
-        (stretch, middle, shift, f), k, _ = carry
-        new = on_free(stretch * (z - middle) + shift > -1)
-        return new, k + 1, new[3] < f
+        form, k, _ = carry
+        new = on_free(form)
+        return new, k + 1, new[3] < form[3]
 
-    start = (on_free(jnp.ones(z.shape, bool)), jnp.int32(1), active)
+    zero = jnp.zeros((), dtype)
+    start = (on_free((zero, zero, zero, zero)), jnp.int32(1), active)
     (stretch, middle, shift, _), k, _ = jax.lax.while_loop(lambda c: c[2] & (c[1] < REMOVAL_LIMIT), body, start)
-    x = jnp.maximum(stretch * (z - middle) + shift, -1.0)
-    cost, other = jnp.mean(x * problem.rows[0]), jnp.mean(x * problem.rows[1])
+    found = Furthest(angle, stretch, middle, shift, zero, zero, k)
+
+    def terms(c, r):
+        x = deviation_at(found, c, r)
+        return x * c, x * r
+
+    cost, other = means(terms, *problem.rows)
     gain = jnp.where(problem.recovery, problem.reward[0] * cost + problem.reward[1] * other, -jnp.inf)
-    return Furthest(angle, stretch, middle, shift, cost - problem.budget, gain, k)
+    return found._replace(over=cost - problem.budget, gain=gain)
 
 
 def crossing(low: Array, high: Array) -> Array:
@@ -262,11 +291,25 @@ def crossing(low: Array, high: Array) -> Array:
     return jnp.where(low > 0, safe_divide(jnp.minimum(high, 0.0), jnp.minimum(high, 0.0) - low), 1.0)
 
 
-def angle_search(problem: Plane, active: Array) -> tuple[Array, Array, Array]:
+class Mixture(NamedTuple):
+    """What `angle_search` finds: v̄ between the two ends of its bracket, raised or lowered by `level` where free."""
+
+    low: Furthest
+    high: Furthest
+    weight: Array  # of the low end
+    level: Array
+
+    def deviation(self, c: Array, r: Array) -> Array:
+        x = self.weight * deviation_at(self.low, c, r) + (1 - self.weight) * deviation_at(self.high, c, r)
+        return jnp.where(x > -1, jnp.maximum(x + self.level, -1.0), -1.0)
+
+
+def angle_search(problem: Plane, active: Array) -> tuple[Mixture, Array, Array, Array, Array]:
     """Find the least φ in [θ_A, π] at which nothing is left to do; φ is bracketed, the answer lies between the ends.
 
     A convex combination of the two ends meets every constraint exactly, and its loss is of second order in the
-    bracket's width (of first order at a kink). `active` false: skip the work. Returns v̄, case and passes.
+    bracket's width (of first order at a kink). `active` false: skip the work. Returns v̄, the means of v̄ times each
+    row, the share at −1, the case and the passes.
     """
     dtype = problem.variance.dtype
     eps = jnp.finfo(dtype).eps
@@ -278,7 +321,8 @@ def angle_search(problem: Plane, active: Array) -> tuple[Array, Array, Array]:
     start = jnp.where(none, jnp.where(problem.recovery, 0.0, jnp.pi / 2), jnp.pi - jnp.arctan2(u_r, u_c)).astype(dtype)
     # Where several points share the least cost (sparse costs), the limit φ → π is the one among them with most reward.
     ends = jnp.stack([start, jnp.zeros((), dtype), jnp.minimum(jnp.asarray(near, dtype), start)])
-    three = jax.vmap(lambda angle: furthest(problem, angle, active))(ends)
+    # One after another: three directions at once would need three times the memory.
+    three = jax.lax.map(lambda angle: furthest(problem, angle, active), ends)
     first, descent, limit = (jax.tree.map(lambda x, i=i: x[i], three) for i in range(3))
     tied = limit.over <= descent.over + 8 * eps * radius
     last = jax.tree.map(lambda x, y: jnp.where(tied, x, y), limit, descent)
@@ -306,22 +350,36 @@ def angle_search(problem: Plane, active: Array) -> tuple[Array, Array, Array]:
     low, high, _, passes, _, _ = jax.lax.while_loop(lambda c: c[5] & (c[2] < ANGLE_LIMIT), search, carry)
     weight = jnp.minimum(crossing(low.over, high.over), crossing(low.gain, high.gain))
     weight = jnp.where(first.excess() <= 0, 1.0, jnp.where(last.excess() > 0, 0.0, weight))
-    x = weight * deviation_at(problem, low) + (1 - weight) * deviation_at(problem, high)
+    mixture = Mixture(low, high, weight, jnp.zeros((), dtype))
+
+    def level(c, r):
+        x = mixture.deviation(c, r)
+        return x, (x > -1).astype(dtype)
+
     # A steep form magnifies rounding errors: settle the sum once more.
-    free = x > -1
-    x = jnp.where(free, jnp.maximum(x - safe_divide(jnp.mean(x), jnp.mean(free, dtype=dtype)), -1.0), -1.0)
-    gain = jnp.mean(x * problem.rows[0]) * u_c + jnp.mean(x * problem.rows[1]) * u_r
+    mixture = mixture._replace(level=-safe_divide(*means(level, *problem.rows)))
+
+    def report(c, r):
+        x = mixture.deviation(c, r)
+        return x * c, x * r, (x <= -1).astype(dtype)
+
+    cost, other, bound = means(report, *problem.rows)
+    gain = cost * u_c + other * u_r
     lost = (last.over > 0) | (gain < -jnp.sqrt(eps) * radius)
-    case = jnp.where(lost, 2, jnp.where(last.excess() > 0, 3, 1))
-    return x, jnp.where(problem.recovery, case, 0).astype(jnp.int32), jnp.where(active, passes, 0)
+    case = jnp.where(problem.recovery, jnp.where(lost, 2, jnp.where(last.excess() > 0, 3, 1)), 0).astype(jnp.int32)
+    return mixture, jnp.stack([cost, other]), bound, case, passes
 
 
 def exact_solution(problem: Plane) -> Found:
     """`fixed_point`, and `angle_search` where that was not certified."""
-    p, k, repairs, certified = fixed_point(problem)
+    p, s, k, repairs, certified = fixed_point(problem)
 
-    def done():
-        return jnp.maximum(affine(problem, p), -1.0), p.case, jnp.int32(0)
+    def simple():
+        return jnp.maximum(1 + affine(problem, p), 0.0), row_values(p, s), 1 - s.free, p.case, jnp.int32(0)
 
-    x, case, passes = jax.lax.cond(certified, done, lambda: angle_search(problem, ~certified))
-    return Found(x, case, k + passes, repairs + passes, jnp.bool_(True))
+    def search():
+        mixture, *rest = angle_search(problem, ~certified)
+        return 1 + mixture.deviation(*problem.rows), *rest
+
+    ratios, values, bound, case, passes = jax.lax.cond(certified, simple, search)
+    return Found(ratios, values, bound, case, k + passes, repairs + passes, jnp.bool_(True))

@@ -11,6 +11,7 @@ Which problem is solved (g_i = A_ci/‖A_ci‖, u = A/‖A‖, b_i the budgets, 
     relax     minimise max_i (v̄·g_i − b_i)                       where no v̄ meets all budgets
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,13 +20,14 @@ import numpy as np
 from jax import Array
 
 from cppo.maths.estep_interior import LinearProblem, interior_point
-from cppo.maths.estep_plane import FAST_LIMIT, REMOVAL_LIMIT, Found, safe_divide
+from cppo.maths.estep_plane import FAST_LIMIT, REMOVAL_LIMIT, Found, measured, safe_divide
+from cppo.maths.estep_sums import means
 
 
 class Span(NamedTuple):
     """A problem in the coordinates of its span."""
 
-    rows: Array  # (p, N): E; a row is zero where the vectors are linearly dependent
+    rows: tuple[Array, ...]  # E, p of (N,); a row is zero where the vectors are linearly dependent
     reward: Array  # (p,): A/‖A‖ in these coordinates, zero if A = 0
     costs: Array  # (m, p): A_ci/‖A_ci‖ in these coordinates, zero if A_ci = 0
     budgets: Array  # (m,): d'_i / rms(A_ci), infinite if A_ci = 0
@@ -41,20 +43,25 @@ class Point(NamedTuple):
     proper: Array
 
 
-def orthogonal_rows(vectors: Array) -> tuple[Array, Array]:
-    """Gram–Schmidt, twice for accuracy: rows of unit mean square (or zero) and the vectors' coordinates in them."""
-    eps = jnp.finfo(vectors.dtype).eps
+def orthogonal_rows(units: list[Array]) -> tuple[tuple[Array, ...], Array]:
+    """Gram–Schmidt, twice for accuracy: rows of unit mean square (or zero) and the vectors' coordinates in them.
+
+    units: centred vectors of unit mean square, or zero.
+    """
+    dtype, p = units[0].dtype, len(units)
     rows: list[Array] = []
-    for v in vectors:
-        rest = v
-        for _ in range(2):
-            rest = rest - jnp.mean(rest)
-            for e in rows:
-                rest = rest - jnp.mean(rest * e) * e
-        size = jnp.sqrt(jnp.mean(rest * rest))
-        rows.append(safe_divide(rest, jnp.where(size > 64 * eps, size, 0.0)))
-    basis = jnp.stack(rows)
-    return basis, vectors @ basis.T / vectors.shape[1]
+    coordinates = jnp.zeros((p, p), dtype)
+    for j, rest in enumerate(units):
+        first = means(lambda v, *rows: tuple(v * e for e in rows), rest, *rows) if rows else ()
+        rest = rest - sum(x * e for x, e in zip(first, rows, strict=True))
+        mean, square, *left = means(lambda v, *rows: (v, v * v, *(v * e for e in rows)), rest, *rows)
+        size = jnp.sqrt(jnp.maximum(square - mean**2 - sum(x**2 for x in left), 0.0))
+        size = jnp.where(size > 64 * jnp.finfo(dtype).eps, size, 0.0)
+        rest = rest - mean - sum(x * e for x, e in zip(left, rows, strict=True))
+        rows.append(rest * safe_divide(jnp.ones_like(size), size))
+        along = [x + y for x, y in zip(first, left, strict=True)]
+        coordinates = coordinates.at[j, : j + 1].set(jnp.stack([*along, size]))
+    return tuple(rows), coordinates
 
 
 def subsets(k: int) -> np.ndarray:
@@ -164,7 +171,7 @@ def least_violation(space: Free, frames: Frame, rows: Array, limits: Array) -> t
 
 def reduced_solution(problem: Span, s: Array) -> Point:
     """The optimum when the removed elements stay at −1 and the free ones are unbounded. s: moments of [1; E]."""
-    dtype, m = problem.rows.dtype, problem.budgets.size
+    dtype, m = problem.variance.dtype, problem.budgets.size
     eps = jnp.finfo(dtype).eps
     f = jnp.maximum(s[0, 0], jnp.finfo(dtype).tiny)
     mean, shift = s[0, 1:] / f, (1 - s[0, 0]) / f
@@ -192,14 +199,23 @@ def reduced_solution(problem: Span, s: Array) -> Point:
     return Point(jnp.append(shift - h @ mean, h), case, proper)
 
 
-def affine(problem: Span, p: Point) -> Array:
-    return p.h[1:] @ problem.rows + p.h[0]
+def affine(h: Array, *rows: Array) -> Array:
+    """h·[1; E]"""
+    return sum((x * e for x, e in zip(h[1:], rows, strict=True)), h[0])
 
 
-def masked_moments(problem: Span, mask: Array) -> Array:
-    """(p + 1, p + 1): mean products of [1; E] over the free elements."""
-    lifted = jnp.concatenate([jnp.ones_like(problem.rows[:1]), problem.rows])
-    return jnp.where(mask, lifted, 0.0) @ lifted.T / mask.size
+def moments(problem: Span, free: Callable[..., Array], *more: Array) -> Array:
+    """(p + 1, p + 1): mean products of [1; E] over the elements for which free(*E, *more) holds."""
+    p = len(problem.rows)
+    table = [[means(lambda *v: (free(*v).astype(v[0].dtype),), *problem.rows, *more)[0]]]
+    for i in range(p):
+        # Row by row: not more sums at once than a CPU has registers for.
+        def terms(*v, i=i):
+            kept = jnp.where(free(*v), v[i], 0.0)
+            return kept, *(kept * e for e in v[: i + 1])
+
+        table.append(list(means(terms, *problem.rows, *more)))
+    return jnp.stack([jnp.stack([table[max(i, j)][min(i, j)] for j in range(p + 1)]) for i in range(p + 1)])
 
 
 def clipped_means(p: Point, s: Array) -> Array:
@@ -209,8 +225,9 @@ def clipped_means(p: Point, s: Array) -> Array:
 
 
 def all_free(problem: Span) -> Array:
-    live = jnp.any(problem.rows != 0, axis=1).astype(problem.rows.dtype)
-    return jnp.diag(jnp.append(jnp.ones((), problem.rows.dtype), live))
+    """Moments with nothing removed: those of orthogonal rows, of unit mean square or zero."""
+    live = jnp.diagonal(jnp.concatenate([problem.costs, problem.reward[None]])) != 0  # the sizes of the rows
+    return jnp.diag(jnp.append(True, live).astype(problem.variance.dtype))
 
 
 def removal_loop(problem: Span) -> Found:
@@ -219,43 +236,48 @@ def removal_loop(problem: Span) -> Found:
     def body(carry):
         kept, s, _, k, _ = carry
         p = reduced_solution(problem, s)
-        new = kept & (affine(problem, p) >= -1)
-        return new, masked_moments(problem, new), p, k + 1, jnp.any(new != kept)
+        new = kept & (affine(p.h, *problem.rows) >= -1)
+        return new, moments(problem, lambda *v: v[-1], new), p, k + 1, jnp.any(new != kept)
 
-    dtype, m = problem.rows.dtype, problem.budgets.size
-    kept = jnp.ones(problem.rows.shape[1], bool)
-    p = Point(jnp.zeros(m + 2, dtype), jnp.int32(0), jnp.bool_(False))
-    carry = (kept, all_free(problem), p, jnp.int32(0), jnp.bool_(True))
+    kept = jnp.ones(problem.rows[0].shape, bool)
+    carry = (kept, all_free(problem), nowhere(problem), jnp.int32(0), jnp.bool_(True))
     kept, _, p, k, changed = jax.lax.while_loop(lambda c: c[4] & (c[3] < REMOVAL_LIMIT), body, carry)
-    return Found(jnp.maximum(jnp.where(kept, affine(problem, p), -1.0), -1.0), p.case, k, jnp.int32(0), ~changed)
+    x = jnp.maximum(jnp.where(kept, affine(p.h, *problem.rows), -1.0), -1.0)
+    return Found(1 + x, *measured(x, problem.rows), p.case, k, jnp.int32(0), ~changed)
 
 
-def fixed_point(problem: Span, start: Array) -> tuple[Point, Array, Array, Array]:
-    """Iterate 'solve on the free elements, predict all elements' from the moments `start`; see estep_plane.py."""
-    tolerance = 512 * jnp.finfo(problem.rows.dtype).eps
+def nowhere(problem: Span) -> Point:
+    return Point(jnp.zeros(problem.budgets.size + 2, problem.variance.dtype), jnp.int32(0), jnp.bool_(False))
+
+
+def fixed_point(problem: Span, start: Array, active: Array) -> tuple[Point, Array, Array, Array, Array]:
+    """Iterate 'solve on the free elements, predict all elements' from the moments `start`; see estep_plane.py.
+
+    `active` false: skip the work.
+    """
+    tolerance = 512 * jnp.finfo(start.dtype).eps
 
     def body(carry):
         s, last, k, repairs, _ = carry
         p = reduced_solution(problem, s)
-        free = affine(problem, p) > -1
-        new = masked_moments(problem, free)
-        back = jnp.sum(free & (affine(problem, last) <= -1), dtype=jnp.int32)
+        new = moments(problem, lambda *rows: affine(p.h, *rows) > -1)
+        returned = lambda *rows: (affine(p.h, *rows) > -1) & (affine(last.h, *rows) <= -1)
+        (back,) = means(lambda *rows: (returned(*rows).astype(start.dtype),), *problem.rows)
         error = jnp.abs(clipped_means(p, new) - clipped_means(p, s))
         done = jnp.all(error <= tolerance * jnp.maximum(problem.variance, tolerance)) & p.proper
-        return new, p, k + 1, repairs + back, done
+        return new, p, k + 1, repairs + jnp.round(back * problem.rows[0].size).astype(jnp.int32), done
 
-    p = Point(jnp.zeros(start.shape[0], start.dtype), jnp.int32(0), jnp.bool_(False))
-    carry = (start, p, jnp.int32(0), jnp.int32(0), jnp.bool_(False))
-    _, p, k, repairs, done = jax.lax.while_loop(lambda c: ~c[4] & (c[2] < FAST_LIMIT), body, carry)
-    return p, k, repairs, done
+    carry = (start, nowhere(problem), jnp.int32(0), jnp.int32(0), ~active)
+    s, p, k, repairs, done = jax.lax.while_loop(lambda c: ~c[4] & (c[2] < FAST_LIMIT), body, carry)
+    return p, s, k, repairs, done
 
 
 def staged_interior_point(problem: Span, active: Array) -> tuple[Array, Array, Array, Array, Array]:
     """relax, then raise, then descend, each only where the one before asks for it; one compiled solver for all three.
 
-    Returns v̄, a guess of the free elements, the case, iterations and success.
+    Returns v̄, moments over a guess of the free elements, the case, iterations and success.
     """
-    dtype = problem.rows.dtype
+    dtype, E = problem.variance.dtype, jnp.stack(problem.rows)
     radius = jnp.sqrt(problem.variance)
     G, u, m = problem.costs, problem.reward, problem.budgets.size
     recover = jnp.any(problem.recovering)
@@ -269,37 +291,37 @@ def staged_interior_point(problem: Span, active: Array) -> tuple[Array, Array, A
 
     def stage(carry):
         k, _, _, _, iterations, _, _ = carry
-        task = LinearProblem(problem.rows, objectives[k], rows, jnp.append(budgets, ends[k]), problem.variance)
+        task = LinearProblem(E, objectives[k], rows, jnp.append(budgets, ends[k]), problem.variance)
         relaxed = jnp.append(jnp.ones(m, bool), False) & (k == 0)
         x, free, worst, steps, fine = interior_point(task, relaxed)
-        gain = u @ (problem.rows @ x) / x.size
+        gain = u @ (E @ x) / x.size
         kind = jnp.where(recover, jnp.where(k < 2, 2, jnp.where(gain > edge, 3, 1)), 0).astype(jnp.int32)
         # On to the next stage: budgets can be met; then, in recovery, without loss of reward.
         go_on = jnp.where(k == 0, worst <= edge, (k == 1) & recover & (gain >= -edge))
-        return k + 1, x, free, kind, iterations + steps, fine, go_on
+        return k + 1, x, moments(problem, lambda *v: v[-1], free), kind, iterations + steps, fine, go_on
 
-    n = problem.rows.shape[1]
-    carry = (jnp.int32(0), jnp.zeros(n, dtype), jnp.ones(n, bool), jnp.int32(0), jnp.int32(0), jnp.bool_(False), active)
-    _, x, free, case, iterations, good, _ = jax.lax.while_loop(lambda c: c[6] & (c[0] < 3), stage, carry)
-    return x, free, case, iterations, good
+    start = (jnp.zeros_like(problem.rows[0]), all_free(problem), jnp.int32(0), jnp.int32(0), jnp.bool_(False))
+    carry = (jnp.int32(0), *start, active)
+    _, x, s, case, iterations, good, _ = jax.lax.while_loop(lambda c: c[6] & (c[0] < 3), stage, carry)
+    return x, s, case, iterations, good
 
 
 def exact_solution(problem: Span) -> Found:
     """`fixed_point`; where not certified, an interior point method, and `fixed_point` again from its pattern."""
+    start = all_free(problem)
+    p, s, k, repairs, certified = fixed_point(problem, start, jnp.bool_(True))
 
-    def attempt(carry):
-        # Written as a loop of at most two rounds, so that each method is compiled once.
-        round_, _, iterations, repairs, _, _ = carry
-        second = round_ == 1
-        x, free, case, steps, good = staged_interior_point(problem, second)
-        start = jnp.where(second, masked_moments(problem, free), all_free(problem))
-        p, passes, returns, certified = fixed_point(problem, start)
-        x = jnp.where(certified, jnp.maximum(affine(problem, p), -1.0), x)
-        extra = steps + jnp.where(second, passes, returns)
-        case = jnp.where(certified, p.case, case)
-        return round_ + 1, x, iterations + steps + passes, repairs + extra, case, certified | (second & good)
+    def simple(p, s):
+        return jnp.maximum(1 + affine(p.h, *problem.rows), 0.0), clipped_means(p, s)[1:-1], 1 - s[0, 0], p.case
 
-    zero = jnp.int32(0)
-    carry = (zero, jnp.zeros(problem.rows.shape[1], problem.rows.dtype), zero, zero, zero, jnp.bool_(False))
-    _, x, iterations, repairs, case, good = jax.lax.while_loop(lambda c: ~c[5] & (c[0] < 2), attempt, carry)
-    return Found(x, case, iterations, repairs, good)
+    def rescue():
+        x, pattern, case, steps, good = staged_interior_point(problem, ~certified)
+        p, s, passes, _, certain = fixed_point(problem, pattern, ~certified)
+        interior = (1 + x, *measured(x, problem.rows), case)
+        answer = jax.tree.map(lambda a, b: jnp.where(certain, a, b), simple(p, s), interior)
+        return *answer, steps + passes, certain | good
+
+    *answer, extra, certified = jax.lax.cond(
+        certified, lambda: (*simple(p, s), jnp.int32(0), jnp.bool_(True)), rescue
+    )
+    return Found(*answer, k + extra, repairs + extra, certified)
