@@ -162,9 +162,9 @@ def _solve(adv, costs, budgets, variance, recovery, exact) -> EStep:
     valid = jnp.isfinite(sum(size for _, size in levels) + jnp.sum(jnp.abs(budgets)) + variance) & (variance >= 0)
     variance, budgets = jnp.where(valid, variance, 0.0), jnp.where(valid, budgets, 0.0)
     sizes = jnp.stack([jnp.where(valid, size, 0.0) for _, size in levels])
-    scaled = [_scaled(v, *level, valid) for v, level in zip(vectors, levels, strict=True)]
+    scaled = [_scaled(v, mean, size, valid) for v, (mean, size) in zip(vectors, levels, strict=True)]
     if len(costs) == 1:
-        problem, units, angles = _on_plane(*scaled, sizes[0], budgets[0], variance, recovery[0])
+        problem, units, angles = _on_plane(scaled[0], scaled[1], sizes[0], budgets[0], variance, recovery[0])
         found = (estep_plane.exact_solution if exact else estep_plane.removal_loop)(problem)
     else:
         problem, units, angles = _in_span(scaled, sizes[:-1], budgets, variance, recovery)

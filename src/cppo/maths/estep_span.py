@@ -12,6 +12,7 @@ Which problem is solved (g_i = A_ci/‖A_ci‖, u = A/‖A‖, b_i the budgets, 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -204,18 +205,22 @@ def affine(h: Array, *rows: Array) -> Array:
     return sum((x * e for x, e in zip(h[1:], rows, strict=True)), h[0])
 
 
-def moments(problem: Span, free: Callable[..., Array], *more: Array) -> Array:
-    """(p + 1, p + 1): mean products of [1; E] over the elements for which free(*E, *more) holds."""
-    p = len(problem.rows)
-    table = [[means(lambda *v: (free(*v).astype(v[0].dtype),), *problem.rows, *more)[0]]]
-    for i in range(p):
-        # Row by row: not more sums at once than a CPU has registers for.
-        def terms(*v, i=i):
-            kept = jnp.where(free(*v), v[i], 0.0)
-            return kept, *(kept * e for e in v[: i + 1])
+def moments(problem: Span, free: Callable[..., Array], *more: Array, also: Callable[..., Array] | None = None):
+    """Mean products of [1; E] over the elements where free(*E, *more), (p + 1, p + 1), and the share where `also`."""
+    rows, p = (*problem.rows, *more), len(problem.rows)
 
-        table.append(list(means(terms, *problem.rows, *more)))
-    return jnp.stack([jnp.stack([table[max(i, j)][min(i, j)] for j in range(p + 1)]) for i in range(p + 1)])
+    # Row by row: not more sums at once than a CPU has registers for.
+    def products(i, *v):
+        kept = jnp.where(free(*v), v[i], 0.0)
+        return kept, *(kept * e for e in v[: i + 1])
+
+    def first(*v):
+        return *(f(*v).astype(v[0].dtype) for f in (also or free, free)), *products(0, *v)
+
+    counted, share, *top = means(first, *rows)
+    table = [[share], top, *(means(partial(products, i), *rows) for i in range(1, p))]
+    square = jnp.stack([jnp.stack([table[max(i, j)][min(i, j)] for j in range(p + 1)]) for i in range(p + 1)])
+    return square, counted
 
 
 def clipped_means(p: Point, s: Array) -> Array:
@@ -237,7 +242,7 @@ def removal_loop(problem: Span) -> Found:
         kept, s, _, k, _ = carry
         p = reduced_solution(problem, s)
         new = kept & (affine(p.h, *problem.rows) >= -1)
-        return new, moments(problem, lambda *v: v[-1], new), p, k + 1, jnp.any(new != kept)
+        return new, moments(problem, lambda *v: v[-1], new)[0], p, k + 1, jnp.any(new != kept)
 
     kept = jnp.ones(problem.rows[0].shape, bool)
     carry = (kept, all_free(problem), nowhere(problem), jnp.int32(0), jnp.bool_(True))
@@ -260,9 +265,11 @@ def fixed_point(problem: Span, start: Array, active: Array) -> tuple[Point, Arra
     def body(carry):
         s, last, k, repairs, _ = carry
         p = reduced_solution(problem, s)
-        new = moments(problem, lambda *rows: affine(p.h, *rows) > -1)
-        returned = lambda *rows: (affine(p.h, *rows) > -1) & (affine(last.h, *rows) <= -1)
-        (back,) = means(lambda *rows: (returned(*rows).astype(start.dtype),), *problem.rows)
+
+        def free(*rows):
+            return affine(p.h, *rows) > -1
+
+        new, back = moments(problem, free, also=lambda *rows: free(*rows) & (affine(last.h, *rows) <= -1))
         error = jnp.abs(clipped_means(p, new) - clipped_means(p, s))
         done = jnp.all(error <= tolerance * jnp.maximum(problem.variance, tolerance)) & p.proper
         return new, p, k + 1, repairs + jnp.round(back * problem.rows[0].size).astype(jnp.int32), done
@@ -298,7 +305,7 @@ def staged_interior_point(problem: Span, active: Array) -> tuple[Array, Array, A
         kind = jnp.where(recover, jnp.where(k < 2, 2, jnp.where(gain > edge, 3, 1)), 0).astype(jnp.int32)
         # On to the next stage: budgets can be met; then, in recovery, without loss of reward.
         go_on = jnp.where(k == 0, worst <= edge, (k == 1) & recover & (gain >= -edge))
-        return k + 1, x, moments(problem, lambda *v: v[-1], free), kind, iterations + steps, fine, go_on
+        return k + 1, x, moments(problem, lambda *v: v[-1], free)[0], kind, iterations + steps, fine, go_on
 
     start = (jnp.zeros_like(problem.rows[0]), all_free(problem), jnp.int32(0), jnp.int32(0), jnp.bool_(False))
     carry = (jnp.int32(0), *start, active)
@@ -321,7 +328,7 @@ def exact_solution(problem: Span) -> Found:
         answer = jax.tree.map(lambda a, b: jnp.where(certain, a, b), simple(p, s), interior)
         return *answer, steps + passes, certain | good
 
-    *answer, extra, certified = jax.lax.cond(
+    ratios, values, bound, case, extra, certified = jax.lax.cond(
         certified, lambda: (*simple(p, s), jnp.int32(0), jnp.bool_(True)), rescue
     )
-    return Found(*answer, k + extra, repairs + extra, certified)
+    return Found(ratios, values, bound, case, k + extra, repairs + extra, certified)
