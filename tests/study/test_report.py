@@ -78,6 +78,16 @@ def test_the_record_and_its_statistics(folder):
         results.load(folder / "runs" / "nothing")
 
 
+def test_a_report_on_the_way_cuts_every_run_at_the_same_step(folder):
+    (next(iter(sorted((folder / "runs").iterdir()))) / "summary.json").unlink()  # one run is unfinished
+    assert sum(len(group["seeds"]) for group in results.load(folder)["groups"]) == 5
+    record = results.load(folder, steps=10_000)
+    assert [(group["steps"], len(group["seeds"])) for group in record["groups"]] == [(10_000, 3), (10_000, 3)]
+    first = record["groups"][0]["seeds"][0]
+    assert first["curve"]["steps"][-1] == 10_000 and first["final_return"] == pytest.approx(9 * 4.0)
+    assert len(results.load(folder, steps=10**9)["groups"]) == 0
+
+
 def test_figures_tables_and_page_come_from_the_saved_record_alone(folder, tmp_path):
     out = tmp_path / "first"
     page = report.write(folder, out, episodes=0)

@@ -26,6 +26,8 @@ class ReportCommand:
     """Episodes to record of each algorithm for the replay (0: none)."""
     measure: bool = False
     """First time updates and follow recovery updates by epoch on the saved runs: some minutes, kept for later."""
+    steps: int | None = None
+    """Report on the first so many environment steps of every run that has made them, finished or not."""
     page: bool = True
     """Write the page (--no-page: figures and tables only)."""
 
@@ -37,11 +39,11 @@ class ReportCommand:
 
             console.print(f"Wrote {measure.write(self.folder)}", highlight=False, soft_wrap=True)
         out = self.out or self.folder / "report"
-        record = results.load(self.folder)
+        record = results.load(self.folder, self.steps)
         out.mkdir(parents=True, exist_ok=True)
         written = [results.save(record, out), *figures.write(record, out)]
         written.append(tables.write(record, out))
         if self.page:
-            written.append(report.write(self.folder, out, self.episodes))
+            written.append(report.write(self.folder, out, self.episodes, self.steps))
         for path in written:
             console.print(f"Wrote {path}", highlight=False, soft_wrap=True)

@@ -16,9 +16,9 @@ SCRIPTS = ("charts.js", "replay.js", "main.js")
 EPISODES = "replays.json"
 
 
-def write(folder: Path, out: Path, episodes: int = 2) -> Path:
+def write(folder: Path, out: Path, episodes: int = 2, steps: int | None = None) -> Path:
     """The page of the study in ``folder``, written to ``out/index.html`` with its record and episodes beside it."""
-    record = results.load(folder)
+    record = results.load(folder, steps)
     out.mkdir(parents=True, exist_ok=True)
     results.save(record, out)
     replays = record_episodes(folder, record, episodes) if episodes else []
@@ -35,9 +35,10 @@ def record_episodes(folder: Path, record: Record, episodes: int) -> list[Record]
     for (env, algo, variant), runs in results.run_folders(folder).items():
         if not replay.can_replay(env) or variant not in ("", "no recovery"):
             continue
-        group = next(g for g in record["groups"] if (g["env"], g["algo"], g["variant"]) == (env, algo, variant))
-        seed = _median_seed(group)
-        place = dict(runs)[seed]
+        groups = [g for g in record["groups"] if (g["env"], g["algo"], g["variant"]) == (env, algo, variant)]
+        if not groups or (seed := _median_seed(groups[0])) not in dict(runs):
+            continue  # cut at a number of steps that this run has not made
+        group, place = groups[0], dict(runs)[seed]
         limit = sum(group["cost_limits"].values())
         about = {"env": env, "algo": algo, "variant": variant, "seed": seed, "limit": limit}
         found.append({**about, "episodes": replay.of_run(place, seed, episodes)})

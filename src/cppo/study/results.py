@@ -45,14 +45,16 @@ KL_TO_VARIANCE = 2 * math.log(2) - 1
 Record = dict[str, Any]
 
 
-def load(folder: Path) -> Record:
-    """The record of a study's folder, of any folder of runs, or one that was saved."""
+def load(folder: Path, steps: int | None = None) -> Record:
+    """The record of a study's folder, of any folder of runs, or one that was saved; ``steps`` as in ``digest``."""
     folder = Path(folder)
     path = folder if folder.is_file() else folder / FILE
     if (folder / MANIFEST).is_file() or (not path.is_file() and _run_folders(folder)):
-        return digest(folder)
+        return digest(folder, steps)
     if not path.is_file():
         raise UsageError(f"{folder} holds no study, no runs and no {FILE}; name the folder that cppo study wrote.")
+    if steps is not None:
+        raise UsageError(f"{path} is a finished record; --steps needs the folder of the runs themselves.")
     record = json.loads(path.read_text())
     if record.get("format") != FORMAT:
         raise UsageError(f"{path} has format {record.get('format')!r}; this version of cppo reads format {FORMAT}.")
@@ -65,8 +67,11 @@ def save(record: Record, folder: Path) -> Path:
     return folder / FILE
 
 
-def digest(folder: Path) -> Record:
-    """Everything worth keeping of the finished runs in ``folder``, failed and unfinished ones listed."""
+def digest(folder: Path, steps: int | None = None) -> Record:
+    """Everything worth keeping of the finished runs in ``folder``, failed and unfinished ones listed.
+
+    With ``steps``, of the first so many environment steps of every run that has made them, finished or not.
+    """
     entries, name, title = _entries(folder)
     groups: dict[tuple[str, str, str], Record] = {}
     unfinished, failed, versions = [], [], []
@@ -75,10 +80,10 @@ def digest(folder: Path) -> Record:
         problem = entry.get("error") or (failure(place) if place else None)
         if problem:
             failed.append({**label, "error": problem})
-        elif not (place / "summary.json").is_file():
+        elif not (_reached(place) >= steps if steps else (place / "summary.json").is_file()):
             unfinished.append(label)
         else:
-            _add(groups, entry, place)
+            _add(groups, entry, place, steps)
             found = json.loads((place / "versions.json").read_text())
             if found not in versions:
                 versions.append(found)
@@ -134,7 +139,13 @@ def _run_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob(f"*/{plans.FILE}"))
 
 
-def _add(groups: dict[tuple[str, str, str], Record], entry: Record, place: Path) -> None:
+def _reached(place: Path) -> int:
+    """Environment steps that the run's log covers."""
+    frame = log.read_metrics(place) if (place / log.METRICS).is_file() else ()
+    return int(frame["steps"].max()) if len(frame) else 0
+
+
+def _add(groups: dict[tuple[str, str, str], Record], entry: Record, place: Path, steps: int | None) -> None:
     plan = plans.load(place)
     key = (entry["env"], entry["algo"], entry["variant"])
     if key not in groups:
@@ -143,16 +154,19 @@ def _add(groups: dict[tuple[str, str, str], Record], entry: Record, place: Path)
             "algo": plan.algo,
             "variant": entry["variant"],
             "backend": plan.backend,
-            "steps": plan.iterations * plan.settings.batch_size,
+            "steps": steps or plan.iterations * plan.settings.batch_size,
             "cost_limits": plan.cost_limits,
             "settings": as_dict(plan.settings),
             "seeds": [],
         }
     frame = log.read_metrics(place)
     frame = frame[frame["seed"] == entry["seed"]]
-    summary = next(
-        row for row in json.loads((place / "summary.json").read_text())["seeds"] if row["seed"] == entry["seed"]
-    )
+    if steps:
+        frame = frame[frame["steps"] <= steps]
+        summaries = log.summarise(frame, plan.cost_limits, float(frame["seconds"].iloc[-1]), steps)
+    else:
+        summaries = json.loads((place / "summary.json").read_text())
+    summary = next(row for row in summaries["seeds"] if row["seed"] == entry["seed"])
     groups[key]["seeds"].append(_seed(frame, summary, plan.cost_limits))
 
 
