@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from cppo import plan
+from cppo import collect, plan
 
 
 def measure(name: str, worlds: int, steps: int) -> tuple[float, float]:
@@ -22,6 +22,7 @@ def measure(name: str, worlds: int, steps: int) -> tuple[float, float]:
     state = learner.start()
     env, host_env, obs = learner.env, state.host_env, state.worlds.obs
     leaves, structure = jax.tree.flatten(jax.device_put((learner.settings, state.agent), jax.local_devices()[0]))
+    leaves = collect.only(leaves, collect.needed(learner.act_lanes, structure, leaves, obs, state.key))
     given = []
     run_physics = env.run
     seconds = 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -94,6 +95,23 @@ def host_collect(
     return env_state, obs, Rollout(*stacked)
 
 
+def needed(act: Callable[..., Any], structure: Any, leaves: list[Array], obs: Array, keys: Key) -> tuple[bool, ...]:
+    """Which of ``leaves`` an action depends on.
+
+    A policy is a dozen of the hundred arrays of settings and agent; to hand over the others at every step would take
+    longer than to act.
+    """
+    traced = jax.make_jaxpr(partial(act, structure))(leaves, obs, keys, 0).jaxpr
+    read = {id(variable) for equation in traced.eqns for variable in equation.invars}
+    read |= {id(variable) for variable in traced.outvars}
+    return tuple(id(variable) in read for variable in traced.invars[: len(leaves)])
+
+
+def only(leaves: list[Array], wanted: tuple[bool, ...]) -> list[Any]:
+    """The leaves that are wanted, None in place of the others."""
+    return [leaf if want else None for leaf, want in zip(leaves, wanted, strict=True)]
+
+
 def _seeds(x: Array, seeds: int, worlds: int) -> Array:
     return x if x.shape[:2] == (seeds, worlds) else x.reshape(seeds, worlds, *x.shape[1:])
 
@@ -116,6 +134,7 @@ class DeviceCollector:
         self.env, self.act, self.length = env, act, length
         self._first = jax.jit(self._choose, static_argnums=0)
         self._next = jax.jit(self._one_step, static_argnums=0, donate_argnums=(1, 2))
+        self._empty: Callable[[], Rollout] | None = None
 
     def __call__(
         self, structure: Any, leaves: list[Array], env_state: PyTree, obs: Array, keys: Key
@@ -126,7 +145,8 @@ class DeviceCollector:
         for t in range(self.length):
             moved = self.env.run(inputs)
             if buffers is None:
-                buffers = self._buffers(env_state, now, moved)
+                self._empty = self._empty or self._buffers(env_state, now, moved)
+                buffers = self._empty()
             env_state, buffers, now, inputs = self._next(structure, buffers, env_state, now, moved, leaves, keys, t)
             env_state = self.env.attend(env_state)
         assert buffers is not None, "a rollout has at least one step"
@@ -162,10 +182,12 @@ class DeviceCollector:
         action, inputs = self._choose(structure, leaves, env_state, obs, keys, t + 1)
         return env_state, buffers, (obs, action), inputs
 
-    def _buffers(self, env_state: PyTree, now: tuple[Array, Array], moved: Any) -> Rollout:
+    def _buffers(self, env_state: PyTree, now: tuple[Array, Array], moved: Any) -> Callable[[], Rollout]:
+        """Makes an empty record of a rollout. Its shapes are found once: that traces a whole step."""
         shapes = jax.eval_shape(self._record, env_state, now, moved)[2]
-        empty = jax.tree.map(lambda x: jnp.zeros((x.shape[0], self.length, *x.shape[1:]), x.dtype), shapes)
-        return jax.device_put(empty, jax.local_devices()[0])
+        empty = lambda x: jnp.zeros((x.shape[0], self.length, *x.shape[1:]), x.dtype)  # noqa: E731
+        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        return jax.jit(lambda: jax.tree.map(empty, shapes), out_shardings=here)
 
 
 def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int) -> tuple[Worlds, Batch]:

@@ -43,6 +43,7 @@ class Learner:
         self.networks = networks_for(env.spec, first)
         self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
         self._act = jax.jit(self.act_lanes, static_argnums=0)
+        self._needed: tuple[bool, ...] | None = None
         self._device = collect.DeviceCollector(env, self.act_lanes, self.length) if env.backend == "warp" else None
         self._update = jax.jit(jax.vmap(self._update_lane))
         self.clock = Clock()
@@ -100,8 +101,11 @@ class Learner:
             # Arrays that come from Warp are tied to its device. Tie the others, too, or all would be compiled twice.
             self.settings, state = jax.device_put((self.settings, state), jax.local_devices()[0])
         key, act_key, update_key = split3(state.key)
-        # Flattened once: an agent is a tree of some hundred arrays, and a step takes less than a millisecond.
+        # Flattened once, and only what acting needs: a step takes less than a millisecond.
         leaves, structure = jax.tree.flatten((self.settings, state.agent))
+        if self._needed is None:
+            self._needed = collect.needed(self.act_lanes, structure, leaves, state.worlds.obs, act_key)
+        leaves = collect.only(leaves, self._needed)
         collected = self._collect_on_host if self._device is None else self._collect_on_device
         host_env, obs, rollout = collected(structure, leaves, state, act_key)
         state, metrics = self.absorb(state._replace(key=key), obs, rollout, update_key)

@@ -69,6 +69,9 @@ class CPPOSettings(OnPolicy):
         0.0, "Move the limit steered at by this many times the average miss (maths/steering.py).", at_least=0.0
     )
     calibrate: bool = setting(True, "Divide the budget by how much more cost changed than predicted so far.")
+    reserve: float = setting(
+        0.0, "Take this share of the mean excess of realised over predicted cost change off the room.", at_least=0.0
+    )
     waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
 
@@ -115,7 +118,8 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     limit = steering.limit(wanted, average, settings.steering)
     realised = batch.episodes.cost - agent.extra.last_cost
     calibration = calibrate.observe(agent.extra.calibration, agent.extra.last_predicted, realised)
-    budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
+    kept = settings.reserve * calibrate.reserve(calibration)
+    budget = costs.budget(limit - kept, batch.episodes, settings.cost_discount, settings.cost_unit)
     budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
     watched = switch.watch(agent.extra.watched, batch.episodes.cost, settings.switch_memory)
     recovering = switch.step(agent.extra.recovering, watched, limit, settings.switch) & settings.recovery
@@ -184,6 +188,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "expressible_share": _explained(adv, data.adv),
         "expressible_cost_share": jax.vmap(_explained)(cost_adv, data.cost_adv),
         "calibration": calibrate.factor(calibration),
+        "reserve": kept,
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)

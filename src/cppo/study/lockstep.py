@@ -66,6 +66,7 @@ class Lockstep:
         self.learners = [self._learner(indices) for indices in self.members]
         self.clock = Clock()
         self._act = jax.jit(self._act_sections, static_argnums=0)
+        self._needed: tuple[bool, ...] | None = None
         length = self.learners[0].length
         on_device = self.env.backend == "warp"
         self._device = collect.DeviceCollector(self.env, self._act_sections, length) if on_device else None
@@ -106,8 +107,11 @@ class Lockstep:
         keys, act_keys, update_keys = zip(*(split3(part.key) for part in state.sections), strict=True)
         acting = tuple((learner.settings, part.agent) for learner, part in self._parts(state))
         leaves, structure = jax.tree.flatten(acting)
-        obs = _concatenate([part.worlds.obs for part in state.sections])
-        host_env, obs, rollout = self._collect(structure, leaves, state.host_env, obs, jnp.concatenate(act_keys))
+        obs, acting_keys = _concatenate([part.worlds.obs for part in state.sections]), jnp.concatenate(act_keys)
+        if self._needed is None:
+            self._needed = collect.needed(self._act_sections, structure, leaves, obs, acting_keys)
+        leaves = collect.only(leaves, self._needed)
+        host_env, obs, rollout = self._collect(structure, leaves, state.host_env, obs, acting_keys)
         sections, metrics, lane = [], [], 0
         for (learner, part), key, update_key in zip(self._parts(state), keys, update_keys, strict=True):
             mine = slice(lane, lane + len(learner.seeds))
@@ -133,7 +137,7 @@ class Lockstep:
         actions, lane = [], 0
         for learner, own in zip(self.learners, jax.tree.unflatten(structure, leaves), strict=True):
             mine = slice(lane, lane + len(learner.seeds))
-            own_leaves, own_structure = jax.tree.flatten(own)
+            own_leaves, own_structure = jax.tree.flatten(own, is_leaf=lambda leaf: leaf is None)
             actions.append(learner.act_lanes(own_structure, own_leaves, obs[mine], keys[mine], t))
             lane = mine.stop
         policies, environment = zip(*actions, strict=True)

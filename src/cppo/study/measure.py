@@ -179,7 +179,7 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
 
     x, y, metrics = jax.lax.map(after, jnp.arange(settings.epochs + 1))
     one = _lane(metrics)
-    length, limit = batch.episodes.length, one["steered_limit"]
+    length, limit = batch.episodes.length, one["steered_limit"] - one["reserve"]
     budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
     budget = (budget / one["calibration"] if settings.calibrate else budget)[0]
     angle = one["theta_reward"]
