@@ -44,7 +44,7 @@ def policy(action=BOX, obs_shape=(5,), algo="ppo", **changes):
     [
         {},
         {"activation": "silu", "hidden": (16, 8, 4)},
-        {"activation": "elu", "normalise_obs": False, "critic_clock": True},
+        {"activation": "elu", "normalise_obs": False, "ignore": (1,), "critic_clock": True},
         {"action": Discrete(4), "activation": "relu"},
         {"action": MultiDiscrete((2, 5, 3))},
         {"obs_shape": (12, 9, 2)},

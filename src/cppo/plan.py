@@ -127,6 +127,10 @@ def make(
             f"batch_size {values.batch_size} is not a multiple of num_envs {values.num_envs}; "
             f"use for example --set batch_size={values.num_envs * max(1, values.batch_size // values.num_envs)}."
         )
+    if values.ignore and max(values.ignore) >= spec.obs_shape[-1]:
+        raise UsageError(
+            f"ignore names entry {max(values.ignore)}; the last entry of {env} is {spec.obs_shape[-1] - 1}."
+        )
     if values.encoder == "gru" and backend == "warp":
         raise UsageError("encoder=gru does not run with the backend warp; use --backend threads.")
     networks_for(history.windowed(spec, values.memory) if values.encoder == "gru" else spec, values)

@@ -41,6 +41,9 @@ class OnPolicy:
     value_rate: float = setting(1e-3, "Learning rate of the critics.", above=0.0)
     value_epochs: int = setting(40, "Passes over the batch when fitting the critics.", at_least=1)
     value_minibatches: int = setting(8, "Minibatches to a pass when fitting the critics.", at_least=1)
+    ignore: tuple[int, ...] = setting(
+        (), "Entries of the observation, by index, that the policy does not see: known noise.", at_least=0
+    )
     normalise_obs: bool = setting(True, "Scale the policy's observations by their running mean and deviation.")
     obs_floor: float = setting(1.0, "Smallest deviation that the policy's observations are divided by.", above=0.0)
     critic_floor: float = setting(1e-3, "The same for the critics, which always see scaled observations.", above=0.0)

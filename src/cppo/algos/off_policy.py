@@ -50,6 +50,9 @@ class OffPolicy:
     target_rate: float = setting(
         0.01, "Share of a critic that its slow copy takes over at a step.", above=0.0, at_most=1.0
     )
+    ignore: tuple[int, ...] = setting(
+        (), "Entries of the observation, by index, that the policy does not see: known noise.", at_least=0
+    )
     normalise_obs: bool = setting(True, "Scale the policy's observations by their running mean and deviation.")
     obs_floor: float = setting(1.0, "Smallest deviation that the policy's observations are divided by.", above=0.0)
     critic_floor: float = setting(1e-3, "The same for the critics, which always see scaled observations.", above=0.0)

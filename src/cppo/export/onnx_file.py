@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cppo.encoders import CNN
@@ -61,6 +62,10 @@ def write(policy: Policy, path: Path, cost_critic: bool = False) -> Path:
     graph = Graph()
     inputs = [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["n", *spec.obs_shape])]
     seen = _normalised(graph, policy, "policy", policy.settings.obs_floor, policy.settings.normalise_obs)
+    if policy.settings.ignore:
+        kept = np.ones(spec.obs_shape, np.float32)
+        kept[..., list(policy.settings.ignore)] = 0.0
+        seen = graph.add("Mul", seen, graph.constant("kept", kept))
     module = policy.networks.policy_module(policy.agent.policy)
     outputs = _head(graph, policy, module, _body(graph, "policy", module.body, seen, None), inputs)
     if cost_critic:
@@ -229,7 +234,7 @@ def check(policy: Policy, path: Path, cost_critic: bool = False) -> float | None
 def _our_outputs(policy: Policy, obs: np.ndarray, fed: dict[str, np.ndarray], rng: Any, cost_critic: bool) -> Any:
     """What the file should give; draws the noise that it is fed."""
     spec, agent, settings = policy.spec, policy.agent, policy.settings
-    seen = normalise.apply(agent.normaliser, obs, settings.obs_floor) if settings.normalise_obs else obs
+    seen = normalise.policy_view(settings, agent, jnp.asarray(obs))
     spread: Any = jax.vmap(lambda o: policy.networks.policy(agent.policy, o))(seen)
     ours = {"action": policy.act(obs)}
     if isinstance(spec.action, Box):

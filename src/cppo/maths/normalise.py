@@ -48,5 +48,6 @@ def apply(stats: Normaliser, obs: Float[Array, "... *obs"], floor: Array | float
 
 
 def policy_view(settings: Any, agent: Any, obs: Float[Array, "... *obs"]) -> Float[Array, "... *obs"]:
-    """Observations as the policy sees them."""
-    return apply(agent.normaliser, obs, settings.obs_floor) if settings.normalise_obs else obs
+    """Observations as the policy sees them; what it is told to ignore is 0."""
+    seen = apply(agent.normaliser, obs, settings.obs_floor) if settings.normalise_obs else obs
+    return seen.at[..., jnp.asarray(settings.ignore)].set(0.0) if settings.ignore else seen

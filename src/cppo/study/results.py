@@ -141,8 +141,9 @@ def _run_folders(folder: Path) -> list[Path]:
 
 def _reached(place: Path) -> int:
     """Environment steps that the run's log covers."""
-    frame = log.read_metrics(place) if (place / log.METRICS).is_file() else ()
-    return int(frame["steps"].max()) if len(frame) else 0
+    if not (place / log.METRICS).is_file():
+        return 0
+    return int(_numbers(log.read_metrics(place), "steps").max(initial=0))
 
 
 def _add(groups: dict[tuple[str, str, str], Record], entry: Record, place: Path, steps: int | None) -> None:
@@ -160,10 +161,10 @@ def _add(groups: dict[tuple[str, str, str], Record], entry: Record, place: Path,
             "seeds": [],
         }
     frame = log.read_metrics(place)
-    frame = frame[frame["seed"] == entry["seed"]]
+    frame = frame.loc[frame["seed"] == entry["seed"]]
     if steps:
-        frame = frame[frame["steps"] <= steps]
-        summaries = log.summarise(frame, plan.cost_limits, float(frame["seconds"].iloc[-1]), steps)
+        frame = frame.loc[frame["steps"] <= steps]
+        summaries = log.summarise(frame, plan.cost_limits, float(_numbers(frame, "seconds")[-1]), steps)
     else:
         summaries = json.loads((place / "summary.json").read_text())
     summary = next(row for row in summaries["seeds"] if row["seed"] == entry["seed"])
