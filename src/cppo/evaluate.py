@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cppo import envs
+from cppo import plan as plans
 from cppo.plan import Plan
 from cppo.run import Policy, Run
 from cppo.types import ActionSpace, Box, UsageError
@@ -76,7 +77,7 @@ def evaluate(
 def _worlds(plan: Plan, env: str | envs.VectorEnv | None, number: int) -> envs.VectorEnv:
     """Fresh worlds of the run's own environment or of a given one that fits its policies."""
     if env is None:
-        return envs.VectorEnv(plan.build_env(number))
+        return envs.VectorEnv(plans.usable_here(plan).build_env(number))
     if isinstance(env, str):
         chosen = envs.make(env, number)
     elif isinstance(env.core, envs.gym_env.GymnasiumEnv):

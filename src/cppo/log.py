@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -146,6 +147,7 @@ def versions() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
+        "device": jax.local_devices()[0].device_kind,
         **{name: _package_version(name) for name in packages},
     }
 

@@ -12,6 +12,7 @@ from typing import Any
 from cppo import algos, envs, presets
 from cppo import settings as settings_module
 from cppo.envs import gym_env, history
+from cppo.envs.physics import warp
 from cppo.learner import Learner
 from cppo.networks import networks_for
 from cppo.types import BatchedEnv, Box, Discrete, EnvSpec, MultiDiscrete, UsageError
@@ -151,7 +152,9 @@ def load(folder: Path) -> Plan:
     algorithm = algos.get(saved["algo"])
     values = settings_module.replace(algorithm.settings(), saved["settings"])
     source = gym_env.from_dict(saved["gymnasium"]) if "gymnasium" in saved else None
-    spec = envs.build(saved["env"], 1, saved["backend"]).spec if source is None else _spec_from_json(saved["spec"])
+    spec = (
+        envs.build(saved["env"], 1, _here(saved["backend"])).spec if source is None else _spec_from_json(saved["spec"])
+    )
     return Plan(
         algo=saved["algo"],
         env=saved["env"],
@@ -163,6 +166,15 @@ def load(folder: Path) -> Plan:
         init_from=saved["init_from"],
         source=source,
     )
+
+
+def usable_here(plan: Plan) -> Plan:
+    """The same run, to be looked at on this machine: what a GPU trained needs none to be evaluated."""
+    return dataclasses.replace(plan, backend=_here(plan.backend))
+
+
+def _here(backend: str) -> str:
+    return "threads" if backend == "warp" and not warp.available() else backend
 
 
 def with_steps(plan: Plan, steps: int) -> Plan:

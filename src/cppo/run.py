@@ -85,7 +85,7 @@ class Run:
     @cached_property
     def agents(self) -> tuple[Networks, PyTree]:
         """Networks, and policies, critics and normalisers of all seeds; what only training needs is left out."""
-        learner = self.plan.learner()
+        learner = plans.usable_here(self.plan).learner()
         arrays, _ = checkpoint.load(self.parameters_file())
         wanted = jax.eval_shape(learner.init_agents)._replace(extra=None)
         extra = ("agent.extra.", "agent.extra")

@@ -172,3 +172,18 @@ def test_training_and_resuming(tmp_path, capsys):
 def test_without_a_gpu_the_error_says_what_to_do():
     with pytest.raises(UsageError, match="threads"):
         cppo.envs.make("PointGoal1", 4, backend="warp")
+
+
+@pytest.mark.skipif(jax.default_backend() == "gpu", reason="shows what works without a GPU")
+def test_what_a_gpu_trained_is_used_without_one(tmp_path):
+    settings = {"num_envs": 4, "batch_size": 40, "value_epochs": 1, "epochs": 1}
+    out = tmp_path / "run"
+    cppo.train("ppo", "PointGoal0", backend="threads", steps=40, settings=settings, out=out, tensorboard=False)
+    config = out / "config.json"
+    config.write_text(config.read_text().replace('"threads"', '"warp"'))
+    run = cppo.load(out)
+    assert run.plan.backend == "warp"
+    assert run.act(np.zeros((3, 28))).shape == (3, 2)
+    assert cppo.evaluate(run, episodes=1)["env"] == "PointGoal0"
+    with pytest.raises(UsageError, match="threads"):
+        cppo.resume(out, steps=80)

@@ -58,7 +58,7 @@ def write(folder: Path) -> Path:
 
 
 def _can_measure(place: Path) -> bool:
-    return plans.load(place).build_env(1).jittable
+    return plans.usable_here(plans.load(place)).build_env(1).jittable
 
 
 def _opened(place: Path) -> tuple[Learner, TrainState]:

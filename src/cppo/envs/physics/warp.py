@@ -39,11 +39,13 @@ class Moved(NamedTuple):
 
 def available() -> bool:
     """Whether MuJoCo Warp is installed and both it and JAX see a GPU."""
+    if jax.default_backend() != "gpu":
+        return False
     try:
         warp, _ = _modules()
     except UsageError:
         return False
-    return jax.default_backend() == "gpu" and warp.is_cuda_available()
+    return warp.is_cuda_available()
 
 
 def require() -> None:
@@ -57,11 +59,12 @@ def require() -> None:
 
 def _modules() -> tuple[Any, Any]:
     try:
-        import mujoco_warp
         import warp
+
+        warp.config.quiet = True  # before the next import, which starts it
+        import mujoco_warp
     except ImportError as error:
         raise UsageError(f"backend 'warp' needs MuJoCo Warp ({error}); {INSTALL}. Or use backend 'threads'.") from None
-    warp.config.quiet = True
     return warp, mujoco_warp
 
 
