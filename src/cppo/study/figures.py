@@ -85,7 +85,7 @@ def _learning_curves(groups: list[Record]) -> Figure:
     axes[0, 0].set_ylabel("episode return")
     axes[1, 0].set_ylabel("episode cost (dashed: limit)")
     handles = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
-    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(6, len(handles)))
+    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(6, 3 * len(envs)))
     return figure
 
 
