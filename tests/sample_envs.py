@@ -1,8 +1,8 @@
 """Gymnasium environments of every kind that a user may bring, one step from the closed form."""
 
+import fcntl
 import os
 import time
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -103,10 +103,13 @@ class Trouble(LongLine):
 
     def step(self, action):
         if self.t == 3:
-            file = Path(os.environ["TROUBLE"])
-            letters = file.read_text()
+            with open(os.environ["TROUBLE"], "r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # two processes must not take the same letter
+                letters = file.read()
+                file.seek(0)
+                file.truncate()
+                file.write(letters[1:])
             if letters:
-                file.write_text(letters[1:])
                 self.fail(letters[0])
         return super().step(action)
 

@@ -42,7 +42,8 @@ def test_one_step_and_its_sensors_equal_mujoco(theta, vx, vy, w, thrust, turn, y
         seen = point.point_sensors(q, v, action[None], start[None])
     np.testing.assert_allclose(q[0], qpos[9], atol=1e-9)
     np.testing.assert_allclose(v[0], qvel[9], atol=1e-9)
-    np.testing.assert_allclose(seen[0], sensors[10], atol=1e-9)
+    # Accelerations amplify MuJoCo's own solver tolerance: seen up to 3e-9 of several m/s² (theta 0, vx 2, yaw 2.25).
+    np.testing.assert_allclose(seen[0], sensors[10], atol=1e-8)
     # What must_simulate relies on: no point of the path lies further away than speed and margin allow.
     travelled = np.linalg.norm(qpos[:10, :2] - joints[:2], axis=1).max()
     assert travelled <= 0.02 * np.hypot(vx, vy) + point.TRAVEL_MARGIN
