@@ -31,16 +31,3 @@ def test_nothing_predicted_yet_changes_nothing():
 
 def test_the_past_fades():
     assert after([(1.0, 3.0)] + [(1.0, 1.5)] * 200) == pytest.approx(1.5, rel=1e-3)
-
-
-def test_the_reserve_is_the_mean_surprise():
-    seen = calibrate.start(1)
-    assert calibrate.reserve(seen) == 0.0
-    for _ in range(200):
-        seen = calibrate.observe(seen, jnp.asarray([-20.0]), jnp.asarray([-5.0]))
-    assert float(calibrate.reserve(seen)[0]) == pytest.approx(15.0, rel=1e-3)
-    seen = calibrate.observe(seen, jnp.asarray([jnp.nan]), jnp.asarray([-5.0]))
-    assert float(calibrate.reserve(seen)[0]) == pytest.approx(15.0, rel=1e-3)
-    for _ in range(200):
-        seen = calibrate.observe(seen, jnp.asarray([2.0]), jnp.asarray([1.0]))
-    assert calibrate.reserve(seen) == 0.0  # a cost lower than predicted gives no room

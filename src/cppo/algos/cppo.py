@@ -3,9 +3,9 @@
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
 ``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded,
 recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Four additions of ours
-feed the E-step: the batches just before the newest (``maths/reuse.py``), advantages without the noise that no network
-could follow (``maths/expressible.py``), a limit moved against the average miss so far (``maths/steering.py``), and
-budgets corrected by how far predictions came true (``maths/calibrate.py``).
+feed the E-step, all settings: the batches just before the newest (``maths/reuse.py``), advantages without the noise
+that no network could follow (``maths/expressible.py``), a limit eased into and moved against the average miss so far
+(``maths/steering.py``), and budgets corrected by how far predictions came true (``maths/calibrate.py``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
@@ -60,20 +60,23 @@ class CPPOSettings(OnPolicy):
         at_least=0.0,
         below=1.0,
     )
+    anticipate: bool = setting(False, "Let that average move with each update's prediction, and the budget use it.")
     expressible: int = setting(
         0,
-        "Steps of conjugate gradient that project advantages onto what the network can follow (0: no projection).",
+        "Steps of conjugate gradient that reduce advantages to what a network can follow (0: advantages as they are).",
         at_least=0,
     )
     damping: float = setting(0.1, "Added to the Fisher matrix's diagonal in that projection.", at_least=0.0)
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
+    ease: int = setting(0, "The limit comes down from ease_from times its size over this many updates.", at_least=0)
+    ease_from: float = setting(2.0, "First limit of a run that is eased into it, in limits.", at_least=1.0)
+    haste: float = setting(
+        1.0, "Share of an excess over the limit that one update is asked to remove.", above=0.0, at_most=1.0
+    )
     steering: float = setting(
         0.0, "Move the limit steered at by this many times the average miss (maths/steering.py).", at_least=0.0
     )
     calibrate: bool = setting(True, "Divide the budget by how much more cost changed than predicted so far.")
-    reserve: float = setting(
-        0.0, "Take this share of the mean excess of realised over predicted cost change off the room.", at_least=0.0
-    )
     waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
 
@@ -82,13 +85,15 @@ class Extra(NamedTuple):
     """CPPO's own state: the switch, and what the last update promised, to be held against what came."""
 
     recovering: Bool[Array, " constraint"]
-    watched: Float[Array, " constraint"]  # the J_c that the switch looks at
+    updates: Float[Array, ""]  # so far
+    watched: Float[Array, " constraint"]  # the J_c that the switch looks at, before the next batch is seen
     average: Float[Array, " constraint"]  # of J_c over recent iterations, for steering
     last_cost: Float[Array, " constraint"]
     last_predicted: Float[Array, " constraint"]
     memory: adam.Memory
     rate_scale: Float[Array, ""]  # of the M-step's learning rate, found by backing off
     calibration: calibrate.Calibration
+    opinions: expressible.Opinions
     past: reuse.Past
 
 
@@ -97,6 +102,7 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
     agent = init_agent(networks, settings, key, None)
     extra = Extra(
         recovering=zeros.astype(bool),
+        updates=jnp.zeros(()),
         watched=zeros * jnp.nan,
         average=steering.start(settings.aim * jnp.asarray(settings.cost_limit)),
         last_cost=zeros * jnp.nan,
@@ -104,6 +110,7 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
         memory=adam.init(agent.policy),
         rate_scale=jnp.ones(()),
         calibration=calibrate.start(networks.spec.num_costs),
+        opinions=expressible.start(1 + networks.spec.num_costs),
         past=reuse.nothing(networks, settings),
     )
     return agent._replace(extra=extra)
@@ -115,16 +122,19 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     data, past = samples(networks, settings, agent, batch)
 
     # How much room there is, and whether to recover first.
+    cost = batch.episodes.cost
+    easing = steering.easing(agent.extra.updates, settings.ease, settings.ease_from)
     wanted = settings.aim * jnp.asarray(settings.cost_limit)
-    average = steering.observe(agent.extra.average, batch.episodes.cost)
-    limit = steering.limit(wanted, average, settings.steering)
-    realised = batch.episodes.cost - agent.extra.last_cost
+    average = steering.observe(agent.extra.average, jnp.where(easing > 1.0, wanted, cost))
+    limit = easing * steering.limit(wanted, average, settings.steering)
+    realised = cost - agent.extra.last_cost
     calibration = calibrate.observe(agent.extra.calibration, agent.extra.last_predicted, realised)
-    kept = settings.reserve * calibrate.reserve(calibration)
-    budget = costs.budget(limit - kept, batch.episodes, settings.cost_discount, settings.cost_unit)
-    budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
-    watched = switch.watch(agent.extra.watched, batch.episodes.cost, settings.switch_memory)
+    watched = switch.watch(agent.extra.watched, cost, settings.switch_memory)
     recovering = switch.step(agent.extra.recovering, watched, limit, settings.switch) & settings.recovery
+    estimate = watched if settings.anticipate else cost
+    room = steering.destination(limit, estimate, settings.haste) + (cost - estimate)  # as seen from this batch's J_c
+    budget = costs.budget(room, batch.episodes, settings.cost_discount, settings.cost_unit)
+    budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
 
     before = jax.vmap(lambda o: networks.policy(agent.policy, o))(data.obs)
 
@@ -136,12 +146,18 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         some = jax.tree.map(lambda x: x[::every], (before, data.obs))
         return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(*some))
 
-    # Advantages, or the part of them that the network can follow.
-    signals = jnp.concatenate([data.adv[None], data.cost_adv])
+    # Advantages, or the part of them that the network can follow and other samples confirm.
+    signals, opinions = jnp.concatenate([data.adv[None], data.cost_adv]), agent.extra.opinions
     if settings.expressible:
-        fisher_kl = partial(mean_kl, every=FISHER_EVERY)
-        signals = expressible.project(
-            log_prob, fisher_kl, agent.policy, signals, settings.damping, settings.expressible
+        signals, opinions = expressible.project(
+            log_prob,
+            partial(mean_kl, every=FISHER_EVERY),
+            agent.policy,
+            signals,
+            expressible.halves(settings.reuse * batch.reward.shape[1], data.adv.size),
+            opinions,
+            settings.damping,
+            settings.expressible,
         )
     adv, cost_adv = signals[0], signals[1:]
 
@@ -175,10 +191,19 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     )
 
     change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
-    predicted = data.cost_adv @ change
-    rate_scale = jnp.minimum(1.0, RATE_GROWTH * tracked.scale)
+    predicted = cost_adv @ change
     extra = Extra(
-        recovering, watched, average, batch.episodes.cost, predicted, tracked.memory, rate_scale, calibration, past
+        recovering=recovering,
+        updates=agent.extra.updates + 1,
+        watched=watched + predicted if settings.anticipate else watched,
+        average=average,
+        last_cost=cost,
+        last_predicted=predicted,
+        memory=tracked.memory,
+        rate_scale=jnp.minimum(1.0, RATE_GROWTH * tracked.scale),
+        calibration=calibration,
+        opinions=opinions,
+        past=past,
     )
     metrics = _geometry(target, batch.episodes.length) | {
         "recovering": recovering,
@@ -187,7 +212,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "epochs": tracked.epochs,
         "rate_scale": tracked.scale,
         "tracking_error": _distance(tracked.ratios, target.ratios) / _distance(target.ratios, 1.0),
-        "predicted_reward_change": data.adv @ change,
+        "predicted_reward_change": adv @ change,
         "predicted_cost_change": predicted,
         "previous_predicted_cost_change": agent.extra.last_predicted,
         "realised_cost_change": realised,
@@ -195,7 +220,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "expressible_share": _explained(adv, data.adv),
         "expressible_cost_share": jax.vmap(_explained)(cost_adv, data.cost_adv),
         "calibration": calibrate.factor(calibration),
-        "reserve": kept,
+        "watched_cost": watched,
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)

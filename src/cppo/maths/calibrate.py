@@ -4,10 +4,6 @@ The first-order model J_c + T E[(r − 1) A_c] ignores that a new policy visits 
 (a trajectory that leaves a corridor stays outside), the realised change is a multiple of the predicted one. A running
 regression through the origin of realised on predicted change gives that multiple; budgets are divided by it, never
 multiplied: a factor below 1 says that the update fits noise, not that there is more room.
-
-Where updates do fit noise, predictions are not too small by a factor but too low by a constant: of all directions the
-update takes the one whose noise looks cheapest. The mean surprise, realised minus predicted change, measures that; kept
-in reserve, it makes normal updates descend on paper by as much as they would otherwise rise in truth.
 """
 
 from __future__ import annotations
@@ -24,11 +20,10 @@ LARGEST = 3.0
 class Calibration(NamedTuple):
     squares: Float[Array, " constraint"]  # Σ predicted²
     products: Float[Array, " constraint"]  # Σ predicted · realised
-    surprise: Float[Array, " constraint"]  # running mean of realised − predicted
 
 
 def start(constraints: int) -> Calibration:
-    return Calibration(*jnp.zeros((3, constraints)))
+    return Calibration(*jnp.zeros((2, constraints)))
 
 
 def observe(
@@ -37,16 +32,10 @@ def observe(
     """Take one iteration's prediction and outcome into account; NaN (nothing predicted yet) changes nothing."""
     known = jnp.isfinite(predicted) & jnp.isfinite(realised)
     predicted, realised = jnp.where(known, predicted, 0.0), jnp.where(known, realised, 0.0)
-    surprise = jnp.where(known, MEMORY * past.surprise + (1 - MEMORY) * (realised - predicted), past.surprise)
-    return Calibration(MEMORY * past.squares + predicted**2, MEMORY * past.products + predicted * realised, surprise)
+    return Calibration(MEMORY * past.squares + predicted**2, MEMORY * past.products + predicted * realised)
 
 
 def factor(seen: Calibration) -> Float[Array, " constraint"]:
     """Realised change for each unit predicted, between 1 and ``LARGEST``."""
     slope = seen.products / jnp.where(seen.squares > 0, seen.squares, 1.0)
     return jnp.clip(slope, 1.0, LARGEST)
-
-
-def reserve(seen: Calibration) -> Float[Array, " constraint"]:
-    """By how much cost changes exceed their predictions on average, at least 0."""
-    return jnp.maximum(seen.surprise, 0.0)
