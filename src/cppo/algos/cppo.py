@@ -24,7 +24,7 @@ from cppo.maths import adam, calibrate, costs, estep, expressible, reuse, steeri
 from cppo.maths.advantages import centred
 from cppo.networks import Networks
 from cppo.settings import setting, settings
-from cppo.types import Batch, Key, Metrics, PyTree
+from cppo.types import Batch, Episodes, Key, Metrics, PyTree
 
 KL_TO_VARIANCE = 2 * jnp.log(2.0) - 1  # appendix E: Var(v) = δ/(2 ln 2 − 1) keeps E[v log v] ≥ δ while v < 2
 
@@ -120,22 +120,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     """One EM iteration."""
     track_key, critic_key = jax.random.split(key)
     data, past = samples(networks, settings, agent, batch)
-
-    # How much room there is, and whether to recover first.
-    cost = batch.episodes.cost
-    easing = steering.easing(agent.extra.updates, settings.ease, settings.ease_from)
-    wanted = settings.aim * jnp.asarray(settings.cost_limit)
-    average = steering.observe(agent.extra.average, jnp.where(easing > 1.0, wanted, cost))
-    limit = easing * steering.limit(wanted, average, settings.steering)
-    realised = cost - agent.extra.last_cost
-    calibration = calibrate.observe(agent.extra.calibration, agent.extra.last_predicted, realised)
-    watched = switch.watch(agent.extra.watched, cost, settings.switch_memory)
-    recovering = switch.step(agent.extra.recovering, watched, limit, settings.switch) & settings.recovery
-    estimate = watched if settings.anticipate else cost
-    room = steering.destination(limit, estimate, settings.haste) + (cost - estimate)  # as seen from this batch's J_c
-    budget = costs.budget(room, batch.episodes, settings.cost_discount, settings.cost_unit)
-    budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
-
+    now, limit, budget = steer(settings, agent.extra, batch.episodes)
     before = jax.vmap(lambda o: networks.policy(agent.policy, o))(data.obs)
 
     def log_prob(params: PyTree, index: Array | slice = slice(None)) -> Array:
@@ -163,8 +148,8 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
 
     # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
     shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
-    shares = jnp.where(jnp.any(recovering), shares, 1.0)
-    solve = jax.vmap(lambda variance: estep.solve(adv, cost_adv, budget, variance, recovering, settings.exact))
+    shares = jnp.where(jnp.any(now.recovering), shares, 1.0)
+    solve = jax.vmap(lambda variance: estep.solve(adv, cost_adv, budget, variance, now.recovering, settings.exact))
     solved = solve(shares**2 * settings.kl / KL_TO_VARIANCE)
     target = jax.tree.map(lambda x: x[-1], solved)
 
@@ -177,7 +162,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         memory,
         solved.ratios,
         cost_adv,
-        recovering,
+        now.recovering,
         track_key,
         kl_limit=settings.kl,
         rate=settings.policy_rate,
@@ -192,21 +177,16 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
 
     change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
     predicted = cost_adv @ change
-    extra = Extra(
-        recovering=recovering,
-        updates=agent.extra.updates + 1,
-        watched=watched + predicted if settings.anticipate else watched,
-        average=average,
-        last_cost=cost,
+    extra = now._replace(
+        watched=now.watched + predicted if settings.anticipate else now.watched,
         last_predicted=predicted,
         memory=tracked.memory,
         rate_scale=jnp.minimum(1.0, RATE_GROWTH * tracked.scale),
-        calibration=calibration,
         opinions=opinions,
         past=past,
     )
     metrics = _geometry(target, batch.episodes.length) | {
-        "recovering": recovering,
+        "recovering": now.recovering,
         "kl": tracked.kl,
         "kl_limit": jnp.asarray(settings.kl),
         "epochs": tracked.epochs,
@@ -215,16 +195,38 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "predicted_reward_change": adv @ change,
         "predicted_cost_change": predicted,
         "previous_predicted_cost_change": agent.extra.last_predicted,
-        "realised_cost_change": realised,
+        "realised_cost_change": now.last_cost - agent.extra.last_cost,
         "steered_limit": limit,
         "expressible_share": _explained(adv, data.adv),
         "expressible_cost_share": jax.vmap(_explained)(cost_adv, data.cost_adv),
-        "calibration": calibrate.factor(calibration),
-        "watched_cost": watched,
+        "calibration": calibrate.factor(now.calibration),
+        "watched_cost": now.watched,
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
     return observe(agent, batch), metrics | critic_metrics
+
+
+def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes) -> tuple[Extra, Array, Array]:
+    """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step."""
+    easing = steering.easing(extra.updates, settings.ease, settings.ease_from)
+    wanted = settings.aim * jnp.asarray(settings.cost_limit)
+    average = steering.observe(extra.average, jnp.where(easing > 1.0, wanted, episodes.cost))
+    limit = easing * steering.limit(wanted, average, settings.steering)
+    watched = switch.watch(extra.watched, episodes.cost, settings.switch_memory)
+    estimate = watched if settings.anticipate else episodes.cost
+    end = steering.destination(limit, estimate, settings.haste) + (episodes.cost - estimate)  # from this J_c's view
+    budget = costs.budget(end, episodes, settings.cost_discount, settings.cost_unit)
+    calibration = calibrate.observe(extra.calibration, extra.last_predicted, episodes.cost - extra.last_cost)
+    now = extra._replace(
+        recovering=switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery,
+        updates=extra.updates + 1,
+        watched=watched,
+        average=average,
+        last_cost=episodes.cost,
+        calibration=calibration,
+    )
+    return now, limit, budget / calibrate.factor(calibration) if settings.calibrate else budget
 
 
 def samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:

@@ -28,7 +28,7 @@ from cppo import collect, log
 from cppo import plan as plans
 from cppo.algos import cppo
 from cppo.learner import Learner, TrainState
-from cppo.maths import costs, estep
+from cppo.maths import estep
 from cppo.saving import Saver
 from cppo.study import results
 from cppo.study.results import Record
@@ -179,10 +179,8 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
 
     x, y, metrics = jax.lax.map(after, jnp.arange(settings.epochs + 1))
     one = _lane(metrics)
-    length, limit = batch.episodes.length, one["steered_limit"] - one["reserve"]
-    budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
-    budget = (budget / one["calibration"] if settings.calibrate else budget)[0]
-    angle = one["theta_reward"]
+    _, limit, budgets = cppo.steer(settings, agent.extra, batch.episodes)
+    length, budget, angle = batch.episodes.length, budgets[0], one["theta_reward"]
     target = one["target_cost_change"][0] / (length * cost_size)
     across = (one["target_reward_change"] / (length * size) - jnp.cos(angle) * target) / jnp.sin(angle)
     return {
