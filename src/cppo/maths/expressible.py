@@ -12,8 +12,8 @@ determines best.
 
 **Confirmed.** What is left still looks better than it is: of all directions an update takes the one whose noise looks
 best. On PointGoal1 projected advantages promised a fall in cost by 34 an update, of which other batches of the same
-policy confirmed half a unit (benchmarks/confirmed.py). So the episodes are split in two halves; the directions of one are held against the gradients of
-the other,
+policy confirmed half a unit (benchmarks/confirmed.py). So the episodes are split in two halves; the directions of one
+are held against the gradients of the other,
 
     H_ab = ½ (g_a1 · x_b2 + g_a2 · x_b1),    against K_ab = mean of (P A_a)(P A_b), the batch's own opinion,
 
