@@ -31,6 +31,7 @@ _CONFIRMED = {
     "expressible": 10,
     "gain": 1.0,
     "beta": 1.0,
+    "aim": 0.9,  # at 1, three seeds of PointGoal1 ended at 26, 27 and 30 of 25
     "haste": 0.3,
     "steering": 2.0,
     "switch": 0.95,
@@ -77,8 +78,9 @@ STEPS: dict[str, int] = {
 DEFAULT_STEPS = 10_000_000
 
 PAIR: dict[tuple[str, str], dict[str, Any]] = {
-    ("cppo", "AntCircle"): _CONFIRMED,
-    **{("cppo", name): _CONFIRMED | {"aim": 0.9} for name in SCENES},  # at 1, PointGoal1 ended at 26 to 30
+    **{("cppo", name): _CONFIRMED for name in SCENES},
+    # Costs are less noisy here, and rise faster than predicted once the Ant has learned to run.
+    ("cppo", "AntCircle"): _CONFIRMED | {"calibrate": True},
     # While λ is too high the policy settles on the cheap arm; full natural steps make that final within a few updates.
     ("trpo_lag", "ProbeDiscrete"): {"entropy": 0.02},
     ("trpo_pid", "ProbeDiscrete"): {"entropy": 0.02},
