@@ -40,9 +40,13 @@ _CONFIRMED = {
     "calibrate": False,
 }
 
-# Share of a run over which CPPO's limit comes down to its own size (the setting ``ease`` counts updates). Goals are
-# quickly learned by a robot that may move, and slowly by one that has learned to stand still first.
-EASE = {("cppo", name): 0.6 for name in SCENES if "Goal" in name}
+# Goals are quickly learned by a robot that may move, and slowly by one that has learned to stand still first: the limit
+# comes down to its own size over a share of the run (``ease`` counts updates). Avoidance is learned slowly; where an
+# update is asked for more than it can do without loss, return is what it gives. So the time to remove an excess
+# (``haste``) goes with the length of the run, too.
+EASED = {("cppo", name) for name in SCENES if "Goal" in name}
+EASE = 0.6  # of all updates
+HASTE = 20.0  # an excess falls by the factor e^HASTE over a run
 BATCH = 30_000  # the paper's, and every on-policy method's default
 
 ENVIRONMENT: dict[str, dict[str, Any]] = {
@@ -113,8 +117,9 @@ def settings(algo: str, env: str, steps: int = DEFAULT_STEPS, batch_size: int | 
     """What is known to work, for a run of ``steps``; ``batch_size`` where a user chose another."""
     environment = OFF_POLICY_ENVIRONMENT if algo in OFF_POLICY else ENVIRONMENT
     chosen = environment.get(env, {}) | PAIR.get((algo, env), {})
-    if (algo, env) in EASE:
-        chosen["ease"] = round(EASE[algo, env] * steps / (batch_size or chosen.get("batch_size", BATCH)))
+    if (algo, env) in EASED:
+        updates = steps / (batch_size or chosen.get("batch_size", BATCH))
+        chosen |= {"ease": round(EASE * updates), "haste": min(1.0, HASTE / updates)}
     return chosen
 
 

@@ -98,6 +98,8 @@ def test_a_run_eases_over_a_share_of_its_own_length():
     assert plan.make("cppo", "PointGoal1", steps=3_000_000).settings.ease == 60
     assert plan.make("cppo", "PointGoal1", steps=3_000_000, settings={"batch_size": 15_000}).settings.ease == 120
     assert plan.make("cppo", "PointGoal1", settings={"ease": 7}).settings.ease == 7
+    assert plan.make("cppo", "PointGoal1", steps=3_000_000).settings.haste == pytest.approx(0.2)
+    assert plan.make("cppo", "PointGoal1", steps=30_000).settings.haste == 1.0
     assert plan.make("cppo", "PointCircle").settings.ease == plan.make("cppo", "AntCircle").settings.ease == 0
 
 
