@@ -109,8 +109,9 @@ def make(
         raise UsageError(f"steps is {steps}; it must be at least 1.")
     chosen = dict(settings or {})
     limits = cost_limit if cost_limit is not None else chosen.pop("cost_limit", spec.cost_limits)
-    known = presets.settings(algo, env, steps, chosen.get("batch_size"))
-    values = settings_module.replace(algorithm.settings(), known | {"cost_limit": limits} | chosen)
+    values = settings_module.replace(
+        algorithm.settings(), presets.settings(algo, env) | {"cost_limit": limits} | chosen
+    )
     if not values.cost_limit:
         example = " ".join(["10"] * spec.num_costs)
         raise UsageError(

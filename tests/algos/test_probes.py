@@ -80,27 +80,14 @@ def test_learns_the_limit(name):
     check(name, "ProbeBox", learn(name, "ProbeBox", iterations(name)))
 
 
-def test_cppo_as_on_safety_gym_learns_the_limit_and_eases_into_it():
-    """Confirmed advantages, an average J_c that anticipates, several updates to an excess, a limit that comes down."""
-    chosen = presets.PAIR["cppo", "PointGoal1"] | {"minibatches": 2}
-    seen = learn("cppo", "ProbeBox", 120, ease=30, **chosen)
+def test_cppo_as_on_safety_gym_learns_the_limit():
+    """Confirmed advantages, an average J_c that anticipates, a share of the way at a time, no recovery updates."""
+    seen = learn("cppo", "ProbeBox", 120, **(presets.PAIR["cppo", "PointGoal1"] | {"minibatches": 2}))
     check("cppo", "ProbeBox", seen)
-    limit, eased = envs.spec("ProbeBox").cost_limits[0], seen["steered_limit"][..., 0]
-    assert np.allclose(eased[0], 2 * limit) and np.allclose(eased[15], 1.5 * limit, atol=1e-5)
-    assert np.all(eased[31:] <= 1.2 * limit + 1e-5)
-    # Noise-free promises: what was predicted comes, where raw ones would promise more (docs/maths.md).
-    predicted, realised = seen["previous_predicted_cost_change"][31:], seen["realised_cost_change"][31:]
+    # What was predicted comes, where raw advantages would promise more (docs/maths.md).
+    predicted, realised = seen["previous_predicted_cost_change"][30:], seen["realised_cost_change"][30:]
     slope = (predicted * realised).sum() / (predicted**2).sum()
     assert 0.3 < slope < 3.0, slope
-
-
-def test_a_run_eases_over_a_share_of_its_own_length():
-    assert plan.make("cppo", "PointGoal1", steps=3_000_000).settings.ease == 60
-    assert plan.make("cppo", "PointGoal1", steps=3_000_000, settings={"batch_size": 15_000}).settings.ease == 120
-    assert plan.make("cppo", "PointGoal1", settings={"ease": 7}).settings.ease == 7
-    assert plan.make("cppo", "PointGoal1", steps=3_000_000).settings.haste == pytest.approx(0.2)
-    assert plan.make("cppo", "PointGoal1", steps=30_000).settings.haste == 1.0
-    assert plan.make("cppo", "PointCircle").settings.ease == plan.make("cppo", "AntCircle").settings.ease == 0
 
 
 @pytest.mark.slow

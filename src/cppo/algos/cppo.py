@@ -4,8 +4,8 @@ Each iteration asks which policy, inside a ball of probability ratios, would ear
 ``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded,
 recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Four additions of ours
 feed the E-step, all settings: the batches just before the newest (``maths/reuse.py``), advantages without the noise
-that no network could follow (``maths/expressible.py``), a limit eased into and moved against the average miss so far
-(``maths/steering.py``), and budgets corrected by how far predictions came true (``maths/calibrate.py``).
+that no network could follow (``maths/expressible.py``), a limit approached in steps and moved against the average miss
+so far (``maths/steering.py``), and budgets corrected by how far predictions came true (``maths/calibrate.py``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
@@ -68,10 +68,8 @@ class CPPOSettings(OnPolicy):
     )
     damping: float = setting(0.1, "Added to the Fisher matrix's diagonal in that projection.", at_least=0.0)
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
-    ease: int = setting(0, "The limit comes down from ease_from times its size over this many updates.", at_least=0)
-    ease_from: float = setting(2.0, "First limit of a run that is eased into it, in limits.", at_least=1.0)
     haste: float = setting(
-        1.0, "Share of an excess over the limit that one update is asked to remove.", above=0.0, at_most=1.0
+        1.0, "Share of the way from J_c to its limit that one update is to go.", above=0.0, at_most=1.0
     )
     steering: float = setting(
         0.0, "Move the limit steered at by this many times the average miss (maths/steering.py).", at_least=0.0
@@ -85,7 +83,6 @@ class Extra(NamedTuple):
     """CPPO's own state: the switch, and what the last update promised, to be held against what came."""
 
     recovering: Bool[Array, " constraint"]
-    updates: Float[Array, ""]  # so far
     watched: Float[Array, " constraint"]  # the J_c that the switch looks at, before the next batch is seen
     average: Float[Array, " constraint"]  # of J_c over recent iterations, for steering
     last_cost: Float[Array, " constraint"]
@@ -102,7 +99,6 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
     agent = init_agent(networks, settings, key, None)
     extra = Extra(
         recovering=zeros.astype(bool),
-        updates=jnp.zeros(()),
         watched=zeros * jnp.nan,
         average=steering.start(settings.aim * jnp.asarray(settings.cost_limit)),
         last_cost=zeros * jnp.nan,
@@ -209,10 +205,9 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
 
 def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes) -> tuple[Extra, Array, Array]:
     """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step."""
-    easing = steering.easing(extra.updates, settings.ease, settings.ease_from)
     wanted = settings.aim * jnp.asarray(settings.cost_limit)
-    average = steering.observe(extra.average, jnp.where(easing > 1.0, wanted, episodes.cost))
-    limit = easing * steering.limit(wanted, average, settings.steering)
+    average = steering.observe(extra.average, episodes.cost)
+    limit = steering.limit(wanted, average, settings.steering)
     watched = switch.watch(extra.watched, episodes.cost, settings.switch_memory)
     estimate = watched if settings.anticipate else episodes.cost
     end = steering.destination(limit, estimate, settings.haste) + (episodes.cost - estimate)  # from this J_c's view
@@ -220,7 +215,6 @@ def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes) -> tuple[Ext
     calibration = calibrate.observe(extra.calibration, extra.last_predicted, episodes.cost - extra.last_cost)
     now = extra._replace(
         recovering=switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery,
-        updates=extra.updates + 1,
         watched=watched,
         average=average,
         last_cost=episodes.cost,

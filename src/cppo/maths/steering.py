@@ -7,9 +7,9 @@ limit for one seed and far below it for another. That bias is visible: with C th
 
 is integral control. A seed that spends too little gets room, one that spends too much loses it. k = 0 steers at d.
 
-A policy that can do nothing yet holds a tight limit by standing still, and learns slowly from there: ``easing`` lets
-the limit come down while it learns. And an excess need not vanish in one update, which would give up return for a fall
-in cost that the next update undoes: ``destination`` lies a share of the way.
+Where J_c is known to ± 6 and an update can honestly move it by 1, a budget that is all of the room (or all of the
+excess) swings from batch to batch between no constraint and an impossible one: ``destination`` lies a share of the way
+from the cost to the limit, from either side, which is proportional control.
 """
 
 from __future__ import annotations
@@ -44,21 +44,12 @@ def limit(
     return jnp.clip(wanted + strength * (wanted - average), LEAST * wanted, MOST * wanted)
 
 
-def easing(updates: Float[Array, ""], over: Array | int, first: Array | float) -> Float[Array, ""]:
-    """Factor on the limit after ``updates``: from ``first`` down to 1 over ``over`` updates.
-
-    >>> [float(easing(jnp.asarray(t), 10, 4.0)) for t in (0.0, 5.0, 10.0, 20.0)]
-    [4.0, 2.5, 1.0, 1.0]
-    """
-    return 1.0 + (first - 1.0) * jnp.maximum(1.0 - updates / jnp.maximum(over, 1), 0.0) * (jnp.asarray(over) > 0)
-
-
 def destination(
     limit: Float[Array, " constraint"], cost: Float[Array, " constraint"], haste: Array | float
 ) -> Float[Array, " constraint"]:
-    """Cost that an update is to end at: the limit, from above it a share ``haste`` of the way there.
+    """Cost that an update may end at: a share ``haste`` of the way to the limit.
 
     >>> destination(jnp.array([5.0]), jnp.array([[3.0], [9.0]]), 0.5).ravel().tolist()
-    [5.0, 7.0]
+    [4.0, 7.0]
     """
-    return limit + (1.0 - haste) * jnp.maximum(cost - limit, 0.0)
+    return limit + (1.0 - haste) * (cost - limit)
