@@ -80,6 +80,7 @@ def test_learns_the_limit(name):
     check(name, "ProbeBox", learn(name, "ProbeBox", iterations(name)))
 
 
+@pytest.mark.slow
 def test_cppo_as_on_safety_gym_learns_the_limit():
     """Confirmed advantages, an average J_c that anticipates, a share of the way at a time, no recovery updates."""
     seen = learn("cppo", "ProbeBox", 120, **(presets.PAIR["cppo", "PointGoal1"] | {"minibatches": 2}))
