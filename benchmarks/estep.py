@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=["normal", "heavy", "sparse"], default="normal")
     parser.add_argument("--constraints", type=int, default=1)
     parser.add_argument("--precision", type=int, choices=[32, 64], default=64)
-    parser.add_argument("--largest", type=int, default=100_000, help="largest batch given to Clarabel (0: none)")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="largest batch given to Clarabel (0: none)")
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", arguments.precision == 64)
     warnings.simplefilter("ignore")
