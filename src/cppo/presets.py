@@ -33,12 +33,10 @@ _CONFIRMED = {
     "gain": 1.0,
     "beta": 1.0,
     "recovery": False,
-    "aim": 0.9,
+    "aim": 0.96,
     "haste": 0.1,
-    "steering": 2.0,
-    "switch": 0.95,
-    "switch_memory": 0.7,
-    "anticipate": True,
+    "integral": 0.01,
+    "tilt": 0.8,
     "calibrate": False,
 }
 

@@ -82,7 +82,7 @@ def test_learns_the_limit(name):
 
 @pytest.mark.slow
 def test_cppo_as_on_safety_gym_learns_the_limit():
-    """Confirmed advantages, an average J_c that anticipates, a share of the way at a time, no recovery updates."""
+    """Confirmed advantages, a share of the way at a time, budgets trimmed and bounded, no recovery updates."""
     seen = learn("cppo", "ProbeBox", 120, **(presets.PAIR["cppo", "PointGoal1"] | {"minibatches": 2}))
     check("cppo", "ProbeBox", seen)
     # What was predicted comes, where raw advantages would promise more (docs/maths.md).

@@ -60,7 +60,6 @@ class CPPOSettings(OnPolicy):
         at_least=0.0,
         below=1.0,
     )
-    anticipate: bool = setting(False, "Let that average move with each update's prediction, and the budget use it.")
     expressible: int = setting(
         0,
         "Steps of conjugate gradient that reduce advantages to what a network can follow (0: advantages as they are).",
@@ -70,6 +69,12 @@ class CPPOSettings(OnPolicy):
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
     haste: float = setting(
         1.0, "Share of the way from J_c to its limit that one update is to go.", above=0.0, at_most=1.0
+    )
+    integral: float = setting(
+        0.0, "Share of each miss d − J_c that later budgets are moved by (maths/steering.py).", at_least=0.0
+    )
+    tilt: float = setting(
+        1.0, "Largest share of an update's reach in cost that a budget may ask for.", above=0.0, at_most=1.0
     )
     steering: float = setting(
         0.0, "Move the limit steered at by this many times the average miss (maths/steering.py).", at_least=0.0
@@ -85,6 +90,7 @@ class Extra(NamedTuple):
     recovering: Bool[Array, " constraint"]
     watched: Float[Array, " constraint"]  # the J_c that the switch looks at, before the next batch is seen
     average: Float[Array, " constraint"]  # of J_c over recent iterations, for steering
+    trim: Float[Array, " constraint"]  # what budgets are moved by, in episode units
     last_cost: Float[Array, " constraint"]
     last_predicted: Float[Array, " constraint"]
     memory: adam.Memory
@@ -101,6 +107,7 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
         recovering=zeros.astype(bool),
         watched=zeros * jnp.nan,
         average=steering.start(settings.aim * jnp.asarray(settings.cost_limit)),
+        trim=zeros,
         last_cost=zeros * jnp.nan,
         last_predicted=zeros * jnp.nan,
         memory=adam.init(agent.policy),
@@ -116,7 +123,6 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     """One EM iteration."""
     track_key, critic_key = jax.random.split(key)
     data, past = samples(networks, settings, agent, batch)
-    now, limit, budget = steer(settings, agent.extra, batch.episodes)
     before = jax.vmap(lambda o: networks.policy(agent.policy, o))(data.obs)
 
     def log_prob(params: PyTree, index: Array | slice = slice(None)) -> Array:
@@ -141,12 +147,15 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
             settings.expressible,
         )
     adv, cost_adv = signals[0], signals[1:]
+    variance = settings.kl / KL_TO_VARIANCE
+    reach = jnp.sqrt(variance * jnp.mean(cost_adv**2, axis=1))
+    now, limit, budget = steer(settings, agent.extra, batch.episodes, reach)
 
     # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
     shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
     shares = jnp.where(jnp.any(now.recovering), shares, 1.0)
-    solve = jax.vmap(lambda variance: estep.solve(adv, cost_adv, budget, variance, now.recovering, settings.exact))
-    solved = solve(shares**2 * settings.kl / KL_TO_VARIANCE)
+    solve = jax.vmap(lambda var: estep.solve(adv, cost_adv, budget, var, now.recovering, settings.exact))
+    solved = solve(shares**2 * variance)
     target = jax.tree.map(lambda x: x[-1], solved)
 
     # M-step: the network follows the ratios up to the trust region.
@@ -174,7 +183,6 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
     predicted = cost_adv @ change
     extra = now._replace(
-        watched=now.watched + predicted if settings.anticipate else now.watched,
         last_predicted=predicted,
         memory=tracked.memory,
         rate_scale=jnp.minimum(1.0, RATE_GROWTH * tracked.scale),
@@ -197,30 +205,37 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "expressible_cost_share": jax.vmap(_explained)(cost_adv, data.cost_adv),
         "calibration": calibrate.factor(now.calibration),
         "watched_cost": now.watched,
+        "trim": now.trim,
+        "tilt": -target.cost_change / (reach + 1e-20),
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
     return observe(agent, batch), metrics | critic_metrics
 
 
-def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes) -> tuple[Extra, Array, Array]:
-    """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step."""
+def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, reach: Array) -> tuple[Extra, Array, Array]:
+    """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step.
+
+    ``reach`` is how much an update can promise to lower each cost, in the unit of d'.
+    """
     wanted = settings.aim * jnp.asarray(settings.cost_limit)
     average = steering.observe(extra.average, episodes.cost)
     limit = steering.limit(wanted, average, settings.steering)
     watched = switch.watch(extra.watched, episodes.cost, settings.switch_memory)
-    estimate = watched if settings.anticipate else episodes.cost
-    end = steering.destination(limit, estimate, settings.haste) + (episodes.cost - estimate)  # from this J_c's view
-    budget = costs.budget(end, episodes, settings.cost_discount, settings.cost_unit)
     calibration = calibrate.observe(extra.calibration, extra.last_predicted, episodes.cost - extra.last_cost)
+    trim = steering.trim(extra.trim, wanted, episodes.cost, settings.integral, settings.tilt * reach * episodes.length)
+    end = steering.destination(limit, episodes.cost, settings.haste) + trim
+    budget = costs.budget(end, episodes, settings.cost_discount, settings.cost_unit)
+    budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
     now = extra._replace(
         recovering=switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery,
         watched=watched,
         average=average,
+        trim=trim,
         last_cost=episodes.cost,
         calibration=calibration,
     )
-    return now, limit, budget / calibrate.factor(calibration) if settings.calibrate else budget
+    return now, limit, steering.least_budget(budget, reach, settings.tilt)
 
 
 def samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:
