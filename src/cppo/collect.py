@@ -112,6 +112,17 @@ def only(leaves: list[Array], wanted: tuple[bool, ...]) -> list[Any]:
     return [leaf if want else None for leaf, want in zip(leaves, wanted, strict=True)]
 
 
+def shares(length: int, most: int) -> list[int]:
+    """``length`` in parts of at most ``most``: equal ones, or else, since every size is compiled, two sizes.
+
+    >>> shares(1000, 100)[:2], shares(250, 100), shares(101, 100)
+    ([100, 100], [50, 50, 50, 50, 50], [51, 50])
+    """
+    least = -(-length // most)
+    parts = next((parts for parts in range(least, 2 * least + 1) if length % parts == 0), least)
+    return [length // parts + (part < length % parts) for part in range(parts)]
+
+
 def _seeds(x: Array, seeds: int, worlds: int) -> Array:
     return x if x.shape[:2] == (seeds, worlds) else x.reshape(seeds, worlds, *x.shape[1:])
 
@@ -126,14 +137,16 @@ def _stack(parts: list[Array]) -> Array:
 class DeviceCollector:
     """The same for an environment whose physics runs on the device but outside JAX (``inputs``, ``run``, ``finish``).
 
-    Between two runs of the physics there is one compiled call: the rest of this step, its record, the policy, and the
-    inputs of the next step. Nothing passes through the host.
+    Nothing passes through the host. With ``mode`` "host" it starts every run of the physics, and between two of them
+    one compiled call: the rest of this step, its record, the policy, and the inputs of the next step. With another
+    ``mode`` (of ``env.call``) the physics is part of the compiled call, which makes many steps.
     """
 
-    def __init__(self, env: Any, act: Callable[..., tuple[Array, Array]], length: int):
-        self.env, self.act, self.length = env, act, length
+    def __init__(self, env: Any, act: Callable[..., tuple[Array, Array]], length: int, mode: str = "host"):
+        self.env, self.act, self.length, self.mode = env, act, length, mode
         self._first = jax.jit(self._choose, static_argnums=0)
         self._next = jax.jit(self._one_step, static_argnums=0, donate_argnums=(1, 2))
+        self._many = jax.jit(self._some_steps, static_argnums=(0, 1), donate_argnums=(2, 3))
         self._empty: Callable[[], Rollout] | None = None
 
     def __call__(
@@ -142,6 +155,8 @@ class DeviceCollector:
         """``act(structure, leaves, obs, keys, t)`` gives actions as for ``host_collect``."""
         action, inputs = self._first(structure, leaves, env_state, obs, keys, 0)
         buffers, now = None, (obs, action)
+        if self.mode != "host":
+            return self._compiled(structure, leaves, env_state, now, inputs, keys)
         for t in range(self.length):
             moved = self.env.run(inputs)
             if buffers is None:
@@ -150,6 +165,26 @@ class DeviceCollector:
             env_state, buffers, now, inputs = self._next(structure, buffers, env_state, now, moved, leaves, keys, t)
             env_state = self.env.attend(env_state)
         assert buffers is not None, "a rollout has at least one step"
+        return env_state, now[0], buffers
+
+    def _compiled(
+        self,
+        structure: Any,
+        leaves: list[Array],
+        env_state: PyTree,
+        now: tuple[Array, Array],
+        inputs: Array,
+        keys: Key,
+    ) -> tuple[PyTree, Array, Rollout]:
+        if self._empty is None:
+            moved = jax.eval_shape(lambda given: self.env.call(given, self.mode), inputs)
+            self._empty = self._buffers(env_state, now, moved)
+        buffers, t = self._empty(), 0
+        for steps in shares(self.length, self.env.unattended):
+            done = self._many(structure, steps, buffers, env_state, now, inputs, leaves, keys, t)
+            buffers, env_state, now, inputs = done
+            env_state = self.env.attend(env_state, steps)
+            t += steps
         return env_state, now[0], buffers
 
     def _choose(
@@ -181,6 +216,26 @@ class DeviceCollector:
         buffers = jax.tree.map(write, buffers, parts)
         action, inputs = self._choose(structure, leaves, env_state, obs, keys, t + 1)
         return env_state, buffers, (obs, action), inputs
+
+    def _some_steps(
+        self,
+        structure: Any,
+        steps: int,
+        buffers: Rollout,
+        env_state: PyTree,
+        now: tuple[Array, Array],
+        inputs: Array,
+        leaves: list[Array],
+        keys: Key,
+        first: Array,
+    ) -> tuple[Rollout, PyTree, tuple[Array, Array], Array]:
+        def step(carry: Any, t: Array) -> tuple[Any, None]:
+            buffers, env_state, now, inputs = carry
+            moved = self.env.call(inputs, self.mode)
+            env_state, buffers, now, inputs = self._one_step(structure, buffers, env_state, now, moved, leaves, keys, t)
+            return (buffers, env_state, now, inputs), None
+
+        return jax.lax.scan(step, (buffers, env_state, now, inputs), first + jnp.arange(steps))[0]
 
     def _buffers(self, env_state: PyTree, now: tuple[Array, Array], moved: Any) -> Callable[[], Rollout]:
         """Makes an empty record of a rollout. Its shapes are found once: that traces a whole step."""

@@ -142,6 +142,27 @@ def test_a_world_follows_the_threads_backend():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("name", ["PointGoal1", "AntCircle"])
+def test_compiled_steps_are_those_driven_from_the_host(name):
+    from cppo import collect, plan
+
+    settings = {"num_envs": 64, "batch_size": 64 * 50}
+    learner = plan.make("ppo", name, backend="warp", settings=settings).learner()
+    state = learner.start()
+    leaves, structure = jax.tree.flatten((learner.settings, state.agent))
+    rollouts = []
+    for mode in ("host", "GRAPH"):
+        collector = collect.DeviceCollector(learner.env, learner.act_lanes, 50, mode)
+        begin = jax.tree.map(jnp.copy, state.host_env)
+        rollouts.append(collector(structure, leaves, begin, state.worlds.obs, state.key)[2])
+    first, second = rollouts
+    assert np.median(np.abs(first.reward - second.reward)) <= 1e-5
+    assert np.mean(np.abs(first.next_obs - second.next_obs) > 1e-2) <= 0.01  # a contact may come a step later
+    np.testing.assert_allclose(first.reward[:, 0], second.reward[:, 0], atol=1e-4)
+    np.testing.assert_allclose(first.action[:, 0], second.action[:, 0], atol=1e-4)
+
+
+@pytest.mark.gpu
 def test_an_overflow_is_reported(capsys):
     from cppo.envs.physics.models import navigation_model
     from cppo.envs.physics.warp import WarpPhysics

@@ -1,10 +1,10 @@
 """Safety Gym's tasks and AntCircle on MuJoCo Warp: physics, task, policy and data stay on the GPU, in float32.
 
 A step has three parts: ``inputs`` (jittable), ``run`` (one CUDA graph) and ``finish`` (jittable), so that a collector
-can join ``finish``, its own records, the policy and the next ``inputs`` in one compiled call. Nothing waits for a value
-on the host, except in ``attend`` every ``REFILL`` steps: have contacts overflowed, are layouts used up? A world's next
-layout is drawn ahead (the rejection sampler is a loop, too slow to run whenever one of thousands of worlds ends), from
-the same keys in the same order as on other backends.
+can join ``finish``, its own records, the policy and the next ``inputs`` in one compiled call; or, with ``call`` in the
+place of ``run``, many whole steps. Nothing waits for a value on the host, except in ``attend`` every ``REFILL`` steps:
+have contacts overflowed, are layouts used up? A world's next layout is drawn ahead (the rejection sampler is a loop,
+too slow to run whenever one of thousands of worlds ends), from the same keys in the same order as on other backends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cppo.envs.tasks.navigation import Task
 from cppo.envs.tasks.scenes import Scene
 from cppo.types import Step, TrainingError, UsageError
 
-REFILL = 32  # steps between two looks from the host
+REFILL = 100  # steps between two looks from the host; an episode without a mishap lasts 1,000, so one spare is enough
 ROWS = 10  # constraint rows of one contact: pyramidal friction cone of condim 6
 
 
@@ -75,6 +75,7 @@ class WarpNavigation:
     backend = "warp"
     jittable = False
     resumable = False  # atomic sums on a GPU are not repeatable, so neither is a physics step
+    unattended = REFILL  # steps that may pass without ``attend``
 
     def __init__(self, scene: Scene, num_envs: int):
         self.scene, self.num_envs, self.spec = scene, num_envs, spec_of(scene)
@@ -104,11 +105,14 @@ class WarpNavigation:
     def run(self, inputs: Float[Array, "world number"]) -> Moved:
         return self.physics.run("step", inputs)
 
+    def call(self, inputs: Float[Array, "world number"], mode: str) -> Moved:
+        return self.physics.call("step", inputs, mode)
+
     def finish(self, state: NavigationState, moved: Moved) -> tuple[NavigationState, Step]:
         """Everything of a step that follows the physics, resets included."""
         scene, age = self.scene, state.age + 1
         seen = navigation.look(scene, state.task.start, moved.qpos, moved.sensors)
-        task, outcome = navigation.advance(scene, state.task, seen, state.key, age)
+        task, outcome = navigation.advance(scene, state.task, seen, state.key, age, navigation.renew_goals_at_once)
         finite = jnp.all(jnp.isfinite(moved.qpos), -1) & jnp.all(jnp.isfinite(moved.qvel), -1)
         terminated = outcome.lost | ~finite  # a diverged simulation ends the episode
         truncated = (age >= scene.episode_length) & ~terminated
@@ -120,8 +124,9 @@ class WarpNavigation:
         age, used = jnp.where(ended, 0, age), state.used | ended
         return NavigationState(begun.bodies, begun.task, begun.key, age, state.spare, used), step
 
-    def attend(self, state: NavigationState) -> NavigationState:
-        if not self._watch.due():
+    def attend(self, state: NavigationState, steps: int = 1) -> NavigationState:
+        """Call it after every ``steps`` steps, at most ``REFILL``."""
+        if not self._watch.due(steps):
             return state
         self._watch.look(state.bodies.qpos)
         if not bool(jnp.any(state.used)):
@@ -165,6 +170,7 @@ class WarpAntCircle:
     backend = "warp"
     jittable = False
     resumable = False
+    unattended = REFILL
     spec = ant_threads.SPEC
 
     def __init__(self, num_envs: int):
@@ -190,6 +196,9 @@ class WarpAntCircle:
     def run(self, inputs: Float[Array, "world number"]) -> Moved:
         return self.physics.run("step", inputs)
 
+    def call(self, inputs: Float[Array, "world number"], mode: str) -> Moved:
+        return self.physics.call("step", inputs, mode)
+
     def finish(self, state: AntState, moved: Moved) -> tuple[AntState, Step]:
         age = state.age + 1
         torso = moved.bodies[:, 3:5]  # body 1
@@ -200,8 +209,8 @@ class WarpAntCircle:
         after, next_obs = select(outcome.terminated | truncated, begin_ants(state.key), (now, obs))
         return after, Step(next_obs, obs, reward, outcome.cost, outcome.terminated, truncated)
 
-    def attend(self, state: AntState) -> AntState:
-        if self._watch.due():
+    def attend(self, state: AntState, steps: int = 1) -> AntState:
+        if self._watch.due(steps):
             self._watch.look(state.bodies.qpos)
         return state
 
@@ -222,9 +231,9 @@ class Watch:
         self.name, self.physics = name, physics
         self.steps = self.reported = 0
 
-    def due(self) -> bool:
-        self.steps += 1
-        return self.steps % REFILL == 0
+    def due(self, steps: int) -> bool:
+        before, self.steps = self.steps, self.steps + steps
+        return before // REFILL != self.steps // REFILL
 
     def look(self, qpos: Array) -> None:
         jax.block_until_ready(qpos)  # the step that read Warp's arrays is over

@@ -1,9 +1,13 @@
 """MuJoCo Warp: many worlds of one model on an NVIDIA GPU, the substeps of an environment step in one CUDA graph.
 
-Warp's own arrays are scratch. A step copies the state in, runs, and hands out views of the result, all on the device;
-the caller's jitted function makes new arrays of them. So environments stay functions of an explicit state, for one
-small copy a step; taking it apart belongs to the graph. JAX and Warp use streams of their own; each side waits for the
-other before it touches its arrays.
+Warp's own arrays are scratch. A step copies the state in, runs, and hands out the result, all on the device. So
+environments stay functions of an explicit state, for a small copy each way; taking it apart belongs to the graph.
+
+``run`` steps from the host: JAX and Warp use streams of their own, and each side waits for the other before it touches
+its arrays; what comes back are views that the caller's jitted function makes new arrays of. ``call`` steps inside a
+compiled program, on its stream: XLA calls back into Python, which enqueues a copy in, the graph and a copy out, and
+nobody waits. The graph touches Warp's own arrays alone, so it does not matter where XLA puts its buffers, and XLA is
+told not to record the call into graphs of its own (Warp's contains loops, which a graph within a graph may not).
 
 Without a GPU the same code runs on Warp's CPU device, slowly: that is for tests.
 """
@@ -12,6 +16,9 @@ Without a GPU the same code runs on Warp's CPU device, slowly: that is for tests
 # (MuJoCo's compiled module ships no type stubs; Warp is optional)
 from __future__ import annotations
 
+import dataclasses
+import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +31,11 @@ from cppo.envs.arrays import Array
 from cppo.types import UsageError
 
 INSTALL = "install it with: pip install 'cppo[gpu]'"
+
+# How a call's kernels become a graph, by the name of Warp's mode. "GRAPH" is ours, described above. The others are for
+# comparison: Warp captures one graph for each set of buffers ("WARP"), one with buffers of its own ("WARP_STAGED",
+# "WARP_STAGED_EX"), XLA captures ("JAX", without loops on the device), nobody does ("NONE").
+MODES = ("GRAPH", "WARP", "WARP_STAGED", "WARP_STAGED_EX", "JAX", "NONE")
 
 
 class Moved(NamedTuple):
@@ -86,16 +98,20 @@ class WarpPhysics:
         self.data = data = self.engine.make_data(model, nworld=num_envs, nconmax=contacts, njmax=constraints)
         places = [data.qpos, data.qvel, data.qacc_warmstart, data.ctrl]
         places += [data.mocap_pos, data.mocap_quat] if model.nmocap else []
-        self._places = [self._flat(leaf) for leaf in places]
-        self._ends = np.cumsum([0, *(place.shape[1] for place in self._places)])
-        self._inputs = self.warp.zeros((num_envs, int(self._ends[-1])), dtype=self.warp.float32)
-        outputs = (data.qpos, data.qvel, data.qacc_warmstart, data.sensordata, self._flat(data.xpos), data.overflow)
-        self._moved = Moved(*(self.warp.to_jax(leaf) for leaf in outputs))
+        self._places = _columns([self._flat(leaf) for leaf in places])
+        self._inputs = self.warp.array(np.concatenate([place.numpy() for place, _ in self._places], 1), dtype=float)
+        results = (data.qpos, data.qvel, data.qacc_warmstart, data.sensordata, self._flat(data.xpos), data.overflow)
+        self._moved = Moved(*(self.warp.to_jax(leaf) for leaf in results))
+        self._results = _columns([self._flat(leaf) for leaf in results])
+        self._outputs = self.warp.zeros((num_envs, self._results[-1][1].stop), dtype=float)
         self._graphs: dict[str, Any] = {}
+        self._callables: dict[tuple[str, str], Any] = {}
 
     def _flat(self, leaf: Any) -> Any:
         """The same memory as numbers, (world, number)."""
         size = leaf.size * self.warp.types.type_size_in_bytes(leaf.dtype) // 4 // leaf.shape[0]
+        if not size:
+            return self.warp.zeros((leaf.shape[0], 0), dtype=float)
         return self.warp.array(
             ptr=leaf.ptr, dtype=self.warp.float32, shape=(leaf.shape[0], size), device=leaf.device, copy=False
         )
@@ -111,23 +127,72 @@ class WarpPhysics:
         wp = self.warp
         wp.copy(self._inputs, wp.from_jax(jax.block_until_ready(inputs)))
         if not self._inputs.device.is_cuda:
-            self._kernels(what)
+            self._kernels(what, self._inputs, self._outputs)
             return self._moved
-        if what not in self._graphs:
-            self._kernels(what)  # loads the kernels, which a capture cannot
-            with wp.ScopedCapture() as capture:
-                self._kernels(what)
-            self._graphs[what] = capture.graph
-            self.data.overflow.zero_()
-        wp.capture_launch(self._graphs[what])
+        wp.capture_launch(self.graph(what))
         wp.synchronize_stream()
         return self._moved
 
-    def _kernels(self, what: str) -> None:
-        for place, first, last in zip(self._places, self._ends[:-1], self._ends[1:], strict=True):
-            self.warp.copy(place, self._inputs[:, int(first) : int(last)])
+    def call(self, what: str, inputs: Float[Array, "world number"], mode: str = "GRAPH") -> Moved:
+        """``run`` as part of a compiled program; the arrays are the program's own. ``mode`` is one of ``MODES``."""
+        if (what, mode) not in self._callables:
+            if self._inputs.device.is_cuda:
+                self.graph(what)  # while tracing: a program that runs had better not compile kernels
+            self._callables[what, mode] = self._callable(what, mode)
+        (outputs,) = self._callables[what, mode](inputs)
+        moved = Moved(*(outputs[:, columns] for _, columns in self._results))
+        return moved._replace(overflow=jax.lax.bitcast_convert_type(moved.overflow[:, 0], jnp.int32))
+
+    def _callable(self, what: str, mode: str) -> Callable[..., Any]:
+        wp, this = self.warp, weakref.ref(self)  # Warp keeps the function for ever; it should not keep the worlds
+        table = wp.array(dtype=wp.float32, ndim=2)
+
+        def physics(inputs: Any, outputs: Any) -> None:
+            here = this()
+            assert here is not None, "a compiled program outlived its environment"
+            if mode == "GRAPH" and inputs.device.is_cuda:
+                wp.copy(here._inputs, inputs)
+                wp.capture_launch(here._graphs[what])
+                wp.copy(outputs, here._outputs)
+            else:
+                here._kernels(what, inputs, outputs, loops=mode != "JAX")
+
+        physics.__annotations__ = {"inputs": table, "outputs": table}
+        captured = wp.JaxCallableGraphMode["NONE" if mode == "GRAPH" else mode]
+        shape = {"outputs": self._outputs.shape}
+        return wp.jax_callable(physics, graph_mode=captured, output_dims=shape, vmap_method=None)
+
+    def graph(self, what: str) -> Any:
+        """The CUDA graph that reads ``_inputs`` and writes ``_outputs``; the first time it is captured."""
+        if what not in self._graphs:
+            wp = self.warp
+            self._kernels(what, self._inputs, self._outputs)  # loads the kernels, which a capture cannot
+            with wp.ScopedCapture() as capture:
+                self._kernels(what, self._inputs, self._outputs)
+            wp.capture_launch(capture.graph)  # makes it executable
+            self.data.overflow.zero_()
+            wp.synchronize_device()  # the next launch may come from another stream
+            self._graphs[what] = capture.graph
+        return self._graphs[what]
+
+    def _kernels(self, what: str, inputs: Any, outputs: Any, loops: bool = True) -> None:
+        """``loops`` that end on the device when the solver has converged; without, it makes all its iterations."""
+        model = self.model
+        if not loops:
+            model = dataclasses.replace(model, opt=dataclasses.replace(model.opt, graph_conditional=False))
+        for place, columns in self._places:
+            self.warp.copy(place, inputs[:, columns])
         if what == "step":
             for _ in range(self.substeps):
-                self.engine.step(self.model, self.data)
+                self.engine.step(model, self.data)
         if what == "look" or self.look:
-            self.engine.forward(self.model, self.data)
+            self.engine.forward(model, self.data)
+        for place, columns in self._results:
+            if place.size:
+                self.warp.copy(outputs[:, columns], place)
+
+
+def _columns(tables: list[Any]) -> list[tuple[Any, slice]]:
+    """Each table with its columns in the one that joins them."""
+    ends = np.cumsum([0, *(table.shape[1] for table in tables)])
+    return [(table, slice(int(a), int(b))) for table, a, b in zip(tables, ends[:-1], ends[1:], strict=True)]

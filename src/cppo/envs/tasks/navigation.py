@@ -11,6 +11,7 @@ pays for velocity along its rim.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from cppo.envs.arrays import Array, Key
-from cppo.envs.tasks.layouts import Layout, sample_goals, sample_layouts
+from cppo.envs.tasks.layouts import Layout, sample_goals, sample_goals_at_once, sample_layouts
 from cppo.envs.tasks.lidar import lidars
 from cppo.envs.tasks.scenes import (
     CIRCLE_RADIUS,
@@ -34,6 +35,10 @@ from cppo.envs.tasks.scenes import (
 REWARD_LIMIT = 10.0  # rewards are clipped to [-10, 10]; normal play never gets there
 VASE_SPEED = 1e-4  # m / s, from here on a vase counts as moved
 CIRCLE_SCALE = 0.1  # reward for a speed of 1 m / s along the rim
+
+
+# (scene, task, seen, met, keys, ages) -> goals, found
+Renew = Callable[..., tuple[Float[Array, "world 2"], Bool[Array, " world"]]]
 
 
 class Task(NamedTuple):
@@ -222,18 +227,28 @@ def renew_goals(
     return jax.lax.cond(jnp.any(met), draw, lambda _: (task.goal, jnp.ones_like(met)), None)
 
 
+def renew_goals_at_once(
+    scene: Scene, task: Task, seen: Seen, met: Bool[Array, " world"], keys: Key, ages: Int[Array, " world"]
+) -> tuple[Float[Array, "world 2"], Bool[Array, " world"]]:
+    """``renew_goals`` for a GPU: always draws, so that the host need not wait to learn whether a goal was met."""
+    goals, found = sample_goals_at_once(scene, keys, ages, _others(task, seen), met)
+    return jnp.where((met & found)[:, None], goals, task.goal), found
+
+
 def _others(task: Task, seen: Seen) -> Float[Array, "world other 2"]:
     return jnp.concatenate([seen.position[:, None, :2], task.hazards, task.pillars, seen.objects[..., :2]], axis=1)
 
 
-def advance(scene: Scene, task: Task, seen: Seen, keys: Key, ages: Int[Array, " world"]) -> tuple[Task, Outcome]:
+def advance(
+    scene: Scene, task: Task, seen: Seen, keys: Key, ages: Int[Array, " world"], renew: Renew = renew_goals
+) -> tuple[Task, Outcome]:
     """One step of the task after the physics has moved. ``ages`` are those after the step, from 1 up."""
     cost = costs(scene, task, seen)
     if scene.task == "circle":
         never = jnp.zeros(len(cost), bool)
         return task, Outcome(observe(scene, task, seen), circle_reward(seen), cost, never, never)
     reward, met = reward_and_success(scene, task.last, distances(scene, task.goal, seen))
-    goal, found = renew_goals(scene, task, seen, met, keys, ages)
+    goal, found = renew(scene, task, seen, met, keys, ages)
     task = task._replace(goal=goal, last=distances(scene, goal, seen))
     return task, Outcome(observe(scene, task, seen), reward, cost, met, ~found)
 
