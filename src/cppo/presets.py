@@ -21,22 +21,20 @@ _POINT_CIRCLE = {"batch_size": 1000, "num_envs": 20, "critic_floor": 1.0, "ignor
 # the learner would otherwise take three times as long as the Point robot's closed form.
 _CHEAP_CRITICS = {"value_epochs": 10, "value_minibatches": 32}
 
-# Advantages of 30,000 single steps are noise but for 1% of their variance: only what the network can follow and other
-# episodes confirm is used (maths/expressible.py), which fills the trust region in a few passes. J_c of 30 episodes has
-# a deviation of 6 at a limit of 25, so it is averaged, and an update goes a tenth of the way to the limit. Recovery
-# updates earn nothing; normal ones with such budgets bring the cost down while they go on earning (docs/results.md).
-_CONFIRMED = {
+# Advantages of 30,000 single steps are noise but for 1% of their variance; no budget can be computed from them. It is
+# found by feedback (maths/steering.py), slowly enough that a policy first learns to move, and with a gain that uses the
+# trust region all the same. Recovery updates give up all earning while J_c, known to ± 6, stands above its limit.
+_FEEDBACK = {
     "policy_rate": 1e-3,
     "epochs": 10,
     "minibatches": 16,
-    "expressible": 10,
-    "gain": 1.0,
-    "beta": 1.0,
+    "gain": 6.0,
     "recovery": False,
     "aim": 0.96,
-    "haste": 0.1,
-    "integral": 0.01,
-    "tilt": 0.8,
+    "feedback": 0.04,
+    "tilt": 0.95,
+    "waypoints": 1,
+    "switch_memory": 0.5,
     "calibrate": False,
 }
 
@@ -73,9 +71,7 @@ STEPS: dict[str, int] = {
 DEFAULT_STEPS = 10_000_000
 
 PAIR: dict[tuple[str, str], dict[str, Any]] = {
-    **{("cppo", name): _CONFIRMED for name in SCENES},
-    # Costs are less noisy here, and rise faster than predicted once the Ant has learned to run.
-    ("cppo", "AntCircle"): _CONFIRMED | {"calibrate": True, "recovery": True, "haste": 0.3},
+    **{("cppo", name): _FEEDBACK for name in (*SCENES, "AntCircle")},
     # While λ is too high the policy settles on the cheap arm; full natural steps make that final within a few updates.
     ("trpo_lag", "ProbeDiscrete"): {"entropy": 0.02},
     ("trpo_pid", "ProbeDiscrete"): {"entropy": 0.02},

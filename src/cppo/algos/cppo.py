@@ -67,14 +67,13 @@ class CPPOSettings(OnPolicy):
     )
     damping: float = setting(0.1, "Added to the Fisher matrix's diagonal in that projection.", at_least=0.0)
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
-    haste: float = setting(
-        1.0, "Share of the way from J_c to its limit that one update is to go.", above=0.0, at_most=1.0
-    )
-    integral: float = setting(
-        0.0, "Share of each miss d − J_c that later budgets are moved by (maths/steering.py).", at_least=0.0
+    feedback: float = setting(
+        0.0,
+        "Find budgets by feedback: how fast misses of the limit add up (0: budgets d − J_c, as in the paper).",
+        at_least=0.0,
     )
     tilt: float = setting(
-        1.0, "Largest share of an update's reach in cost that a budget may ask for.", above=0.0, at_most=1.0
+        0.95, "With feedback: most of an update's reach in cost that is asked for.", above=0.0, at_most=1.0
     )
     steering: float = setting(
         0.0, "Move the limit steered at by this many times the average miss (maths/steering.py).", at_least=0.0
@@ -90,7 +89,7 @@ class Extra(NamedTuple):
     recovering: Bool[Array, " constraint"]
     watched: Float[Array, " constraint"]  # the J_c that the switch looks at, before the next batch is seen
     average: Float[Array, " constraint"]  # of J_c over recent iterations, for steering
-    trim: Float[Array, " constraint"]  # what budgets are moved by, in episode units
+    pressure: Float[Array, " constraint"]  # share of an update's reach in cost that feedback asks for
     last_cost: Float[Array, " constraint"]
     last_predicted: Float[Array, " constraint"]
     memory: adam.Memory
@@ -107,7 +106,7 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
         recovering=zeros.astype(bool),
         watched=zeros * jnp.nan,
         average=steering.start(settings.aim * jnp.asarray(settings.cost_limit)),
-        trim=zeros,
+        pressure=zeros,
         last_cost=zeros * jnp.nan,
         last_predicted=zeros * jnp.nan,
         memory=adam.init(agent.policy),
@@ -205,7 +204,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "expressible_cost_share": jax.vmap(_explained)(cost_adv, data.cost_adv),
         "calibration": calibrate.factor(now.calibration),
         "watched_cost": now.watched,
-        "trim": now.trim,
+        "pressure": now.pressure,
         "tilt": -target.cost_change / (reach + 1e-20),
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
@@ -223,19 +222,20 @@ def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, reach: Array
     limit = steering.limit(wanted, average, settings.steering)
     watched = switch.watch(extra.watched, episodes.cost, settings.switch_memory)
     calibration = calibrate.observe(extra.calibration, extra.last_predicted, episodes.cost - extra.last_cost)
-    trim = steering.trim(extra.trim, wanted, episodes.cost, settings.integral, settings.tilt * reach * episodes.length)
-    end = steering.destination(limit, episodes.cost, settings.haste) + trim
-    budget = costs.budget(end, episodes, settings.cost_discount, settings.cost_unit)
+    budget = costs.budget(limit, episodes, settings.cost_discount, settings.cost_unit)
     budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
+    missed = steering.miss(watched, wanted)
+    pressure = steering.pressure(extra.pressure, missed, settings.feedback, settings.tilt)
+    found = -steering.asked(pressure, missed, settings.tilt) * reach
     now = extra._replace(
         recovering=switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery,
         watched=watched,
         average=average,
-        trim=trim,
+        pressure=pressure,
         last_cost=episodes.cost,
         calibration=calibration,
     )
-    return now, limit, steering.least_budget(budget, reach, settings.tilt)
+    return now, limit, jnp.where(settings.feedback > 0, found, budget)
 
 
 def samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:
