@@ -142,7 +142,7 @@ class DeviceCollector:
     ``mode`` (of ``env.call``) the physics is part of the compiled call, which makes many steps.
     """
 
-    def __init__(self, env: Any, act: Callable[..., tuple[Array, Array]], length: int, mode: str = "host"):
+    def __init__(self, env: Any, act: Callable[..., tuple[Array, Array]], length: int, mode: str = "GRAPH"):
         self.env, self.act, self.length, self.mode = env, act, length, mode
         self._first = jax.jit(self._choose, static_argnums=0)
         self._next = jax.jit(self._one_step, static_argnums=0, donate_argnums=(1, 2))

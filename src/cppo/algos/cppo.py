@@ -2,17 +2,16 @@
 
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
 ``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded,
-recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Four additions of ours
-feed the E-step, all settings: the batches just before the newest (``maths/reuse.py``), advantages without the noise
-that no network could follow (``maths/expressible.py``), a limit approached in steps and moved against the average miss
-so far (``maths/steering.py``), and budgets corrected by how far predictions came true (``maths/calibrate.py``).
+recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Four additions of ours,
+all settings: the batches just before the newest (``maths/reuse.py``), a limit moved against the average miss so far and
+budgets found by feedback (``maths/steering.py``), and budgets corrected by how far predictions came true
+(``maths/calibrate.py``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from cppo.algos.common import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
-from cppo.maths import adam, calibrate, costs, estep, expressible, reuse, steering, switch, tracking
+from cppo.maths import adam, calibrate, costs, estep, reuse, steering, switch, tracking
 from cppo.maths.advantages import centred
 from cppo.networks import Networks
 from cppo.settings import setting, settings
@@ -28,7 +27,6 @@ from cppo.types import Batch, Episodes, Key, Metrics, PyTree
 
 KL_TO_VARIANCE = 2 * jnp.log(2.0) - 1  # appendix E: Var(v) = δ/(2 ln 2 − 1) keeps E[v log v] ≥ δ while v < 2
 
-FISHER_EVERY = 4  # the Fisher matrix is a mean over states and needs fewer of them than a gradient
 RATE_GROWTH = 1.5  # of a reduced learning rate from one iteration to the next
 
 
@@ -60,12 +58,6 @@ class CPPOSettings(OnPolicy):
         at_least=0.0,
         below=1.0,
     )
-    expressible: int = setting(
-        0,
-        "Steps of conjugate gradient that reduce advantages to what a network can follow (0: advantages as they are).",
-        at_least=0,
-    )
-    damping: float = setting(0.1, "Added to the Fisher matrix's diagonal in that projection.", at_least=0.0)
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
     feedback: float = setting(
         0.0,
@@ -95,7 +87,6 @@ class Extra(NamedTuple):
     memory: adam.Memory
     rate_scale: Float[Array, ""]  # of the M-step's learning rate, found by backing off
     calibration: calibrate.Calibration
-    opinions: expressible.Opinions
     past: reuse.Past
 
 
@@ -112,7 +103,6 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
         memory=adam.init(agent.policy),
         rate_scale=jnp.ones(()),
         calibration=calibrate.start(networks.spec.num_costs),
-        opinions=expressible.start(1 + networks.spec.num_costs),
         past=reuse.nothing(networks, settings),
     )
     return agent._replace(extra=extra)
@@ -127,33 +117,17 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     def log_prob(params: PyTree, index: Array | slice = slice(None)) -> Array:
         return jax.vmap(lambda o, a: networks.policy(params, o).log_prob(a))(data.obs[index], data.action[index])
 
-    def mean_kl(params: PyTree, every: int = 1) -> Array:
-        """Mean over the states, or over one in ``every``."""
-        some = jax.tree.map(lambda x: x[::every], (before, data.obs))
-        return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(*some))
+    def mean_kl(params: PyTree) -> Array:
+        return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(before, data.obs))
 
-    # Advantages, or the part of them that the network can follow and other samples confirm.
-    signals, opinions = jnp.concatenate([data.adv[None], data.cost_adv]), agent.extra.opinions
-    if settings.expressible:
-        signals, opinions = expressible.project(
-            log_prob,
-            partial(mean_kl, every=FISHER_EVERY),
-            agent.policy,
-            signals,
-            expressible.halves(settings.reuse * batch.reward.shape[1], data.adv.size),
-            opinions,
-            settings.damping,
-            settings.expressible,
-        )
-    adv, cost_adv = signals[0], signals[1:]
     variance = settings.kl / KL_TO_VARIANCE
-    reach = jnp.sqrt(variance * jnp.mean(cost_adv**2, axis=1))
+    reach = jnp.sqrt(variance * jnp.mean(data.cost_adv**2, axis=1))
     now, limit, budget = steer(settings, agent.extra, batch.episodes, reach)
 
     # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
     shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
     shares = jnp.where(jnp.any(now.recovering), shares, 1.0)
-    solve = jax.vmap(lambda var: estep.solve(adv, cost_adv, budget, var, now.recovering, settings.exact))
+    solve = jax.vmap(lambda var: estep.solve(data.adv, data.cost_adv, budget, var, now.recovering, settings.exact))
     solved = solve(shares**2 * variance)
     target = jax.tree.map(lambda x: x[-1], solved)
 
@@ -165,7 +139,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         agent.policy,
         memory,
         solved.ratios,
-        cost_adv,
+        data.cost_adv,
         now.recovering,
         track_key,
         kl_limit=settings.kl,
@@ -180,12 +154,11 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     )
 
     change = (tracked.ratios - 1.0) * batch.episodes.length / data.adv.size  # to episode units
-    predicted = cost_adv @ change
+    predicted = data.cost_adv @ change
     extra = now._replace(
         last_predicted=predicted,
         memory=tracked.memory,
         rate_scale=jnp.minimum(1.0, RATE_GROWTH * tracked.scale),
-        opinions=opinions,
         past=past,
     )
     metrics = _geometry(target, batch.episodes.length) | {
@@ -195,13 +168,11 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "epochs": tracked.epochs,
         "rate_scale": tracked.scale,
         "tracking_error": _distance(tracked.ratios, target.ratios) / _distance(target.ratios, 1.0),
-        "predicted_reward_change": adv @ change,
+        "predicted_reward_change": data.adv @ change,
         "predicted_cost_change": predicted,
         "previous_predicted_cost_change": agent.extra.last_predicted,
         "realised_cost_change": now.last_cost - agent.extra.last_cost,
         "steered_limit": limit,
-        "expressible_share": _explained(adv, data.adv),
-        "expressible_cost_share": jax.vmap(_explained)(cost_adv, data.cost_adv),
         "calibration": calibrate.factor(now.calibration),
         "watched_cost": now.watched,
         "pressure": now.pressure,
@@ -270,11 +241,6 @@ def _geometry(target: estep.EStep, length: Array) -> Metrics:
         "target_reward_change": length * target.reward_change,
         "target_cost_change": length * target.cost_change,
     }
-
-
-def _explained(part: Array, whole: Array) -> Array:
-    """Share of ``whole``'s variance that ``part`` accounts for."""
-    return jnp.vdot(part, whole) / (jnp.vdot(whole, whole) + 1e-20)
 
 
 def _distance(a: Array, b: Array | float) -> Array:
