@@ -41,7 +41,7 @@ class PPOSettings(OnPolicy):
 
 
 @settings
-class PPOLagSettings(PPOSettings, multipliers.Ascent):
+class PPOLagSettings(PPOSettings, multipliers.Lagrangian):
     """Settings of PPO-Lagrangian."""
 
 
@@ -52,7 +52,7 @@ class PPOPIDSettings(PPOSettings, multipliers.Control):
 
 class Extra(NamedTuple):
     memory: adam.Memory  # lives on from batch to batch, as usual for PPO
-    multiplier: multipliers.State
+    multiplier: multipliers.Prices
 
 
 def init(networks: Networks, settings: PPOSettings, key: Key, multiplier: Multiplier = multipliers.NONE) -> Agent:

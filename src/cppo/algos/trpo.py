@@ -34,7 +34,7 @@ class TRPOSettings(OnPolicy, trust_region.Region):
 
 
 @settings
-class TRPOLagSettings(TRPOSettings, multipliers.Ascent):
+class TRPOLagSettings(TRPOSettings, multipliers.Lagrangian):
     """Settings of TRPO-Lagrangian."""
 
 

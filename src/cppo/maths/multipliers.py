@@ -10,10 +10,12 @@ whose division (proposed by Stooke et al. 2020) keeps the size of a policy step 
 (docs/cost-contract.md); nothing is divided by the limit, the episode's length or a spread. This is exact: the gradient
 of the Lagrangian J − Σ λ_i (J_ci − d_i) in λ_i is −Δ_i, and λ is a price, reward for a unit of cost, which is the same
 number for an episode as for one step, so λ multiplies A_c as it stands. A task whose costs are counted in units k times
-smaller needs a λ that is k times smaller from a Δ that is k times larger: divide the rates by k².
+smaller needs a λ that is k times smaller from a Δ that is k times larger: divide the rates of ``ASCENT`` and ``PID`` by
+k², and start and rate of ``LAGRANGIAN``, from which the size of Δ cancels, by k.
 
 **No cap.** λ has no upper bound: a bound below the price that the task needs turns the method into its unconstrained
-version. The integral is kept at or above zero, so that long obedience does not have to be paid back.
+version. The integral of ``ASCENT`` and ``PID`` is kept at or above zero, so that long obedience does not have to be
+paid back; ``LAGRANGIAN``, as published, has no such floor: its x falls on while λ = softplus(x) is already nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float
 
 from cppo.settings import setting, settings
@@ -38,18 +42,41 @@ class State(NamedTuple):
     cost: Float[Array, " constraint"]  # J_c, smoothed
 
 
+class Driven(NamedTuple):
+    """One price for each constraint, and the number that Adam moves in its place."""
+
+    value: Float[Array, " constraint"]  # λ = softplus(x)
+    raw: Float[Array, " constraint"]  # x
+    memory: optax.ScaleByAdamState
+
+
+Prices = State | Driven
+
+
 @dataclass(frozen=True)
 class Multiplier:
-    """``init(settings, constraints) -> State``, ``update(settings, state, cost, limit) -> State``, and what to log."""
+    """``init(settings, constraints) -> prices``, ``update(settings, prices, cost, limit) -> prices``, what to log."""
 
-    init: Callable[[Any, int], State]
-    update: Callable[[Any, State, Array, Array], State]
-    metrics: Callable[[State], Metrics] = lambda state: {"multiplier": state.value}
+    init: Callable[[Any, int], Prices]
+    update: Callable[[Any, Any, Array, Array], Prices]
+    metrics: Callable[[Prices], Metrics] = lambda prices: {"multiplier": prices.value}
+
+
+@settings
+class Lagrangian:
+    """Settings of the rule of Ray et al. 2019."""
+
+    multiplier_rate: float = setting(
+        5e-2, "Adam's rate for x, λ being softplus(x): about the most that λ changes in an update.", at_least=0.0
+    )
+    multiplier_start: float = setting(
+        1.0, "First λ, reward for a unit of cost; softplus reaches every price but zero.", above=0.0
+    )
 
 
 @settings
 class Ascent:
-    """Settings of gradient ascent; PID's integral part uses them, too."""
+    """Settings of plain gradient ascent; PID's integral part uses them, too."""
 
     multiplier_rate: float = setting(
         5e-2, "Rate at which λ follows J_c − d, a unit of episode cost being one (PID: K_I).", at_least=0.0
@@ -97,6 +124,12 @@ def _init_none(settings: Any, constraints: int) -> State:
     return State(zeros, zeros, zeros, zeros)
 
 
+def _init_lagrangian(settings: Lagrangian, constraints: int) -> Driven:
+    start = jnp.full(constraints, settings.multiplier_start, jnp.float32)
+    raw = start + jnp.log(-jnp.expm1(-start))  # softplus⁻¹, without the overflow of log(e^λ − 1)
+    return Driven(start, raw, optax.scale_by_adam().init(raw))
+
+
 def _init_ascent(settings: Ascent, constraints: int) -> State:
     zeros = jnp.zeros(constraints)
     start = jnp.full(constraints, settings.multiplier_start, jnp.float32)
@@ -105,6 +138,17 @@ def _init_ascent(settings: Ascent, constraints: int) -> State:
 
 def _update_none(settings: Any, state: State, cost: Array, limit: Array) -> State:
     return state
+
+
+def _update_lagrangian(settings: Lagrangian, prices: Driven, cost: Array, limit: Array) -> Driven:
+    """One step of Adam on the loss −x (J_c − d), then λ = softplus(x).
+
+    The loss is linear in x, not in λ: the step does not vanish with softplus' slope where λ is small. Adam divides by
+    the root mean square of the violations so far, so a step is at most about the rate, however large a violation is.
+    """
+    step, memory = optax.scale_by_adam().update(limit - cost, prices.memory)
+    raw = prices.raw - settings.multiplier_rate * jnp.asarray(step)
+    return Driven(jax.nn.softplus(raw), raw, memory)
 
 
 def _update_ascent(settings: Ascent, state: State, cost: Array, limit: Array) -> State:
@@ -129,5 +173,6 @@ def _update_control(settings: Control, state: State, cost: Array, limit: Array) 
 
 
 NONE = Multiplier(_init_none, _update_none, lambda state: {})  # λ = 0: the limit is ignored
-LAGRANGIAN = Multiplier(_init_ascent, _update_ascent)
+LAGRANGIAN = Multiplier(_init_lagrangian, _update_lagrangian)  # the rule of Ray et al. 2019 (safety-starter-agents)
+ASCENT = Multiplier(_init_ascent, _update_ascent)
 PID = Multiplier(_init_ascent, _update_control)
