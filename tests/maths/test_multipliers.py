@@ -155,6 +155,16 @@ def test_penalised_advantage():
     np.testing.assert_allclose(multipliers.penalised(adv, cost_adv, jnp.zeros(2)), adv)
 
 
+def test_the_lagrangian_price_is_in_deviations_of_the_advantage():
+    """Σ (A/σ − λ A_c), as a direction: by hand σ = 2, and any unit of reward gives the same."""
+    adv, cost_adv, price = jnp.array([2.0, -2.0]), jnp.array([[1.0, 0.0], [0.0, 1.0]]), jnp.array([0.5, 1.5])
+    expected = np.array([2 - 2 * 0.5, -2 - 2 * 1.5]) / (1 + 2.0)
+    np.testing.assert_allclose(LAGRANGIAN.penalised(adv, cost_adv, price), expected, rtol=1e-6)
+    np.testing.assert_allclose(LAGRANGIAN.penalised(20 * adv, cost_adv, price), 20 * expected, rtol=1e-6)
+    for rule in (NONE, ASCENT, PID):
+        np.testing.assert_allclose(rule.penalised(adv, cost_adv, price), multipliers.penalised(adv, cost_adv, price))
+
+
 def test_settings_refuse_nonsense():
     with pytest.raises(UsageError, match="multiplier_rate"):
         PPOLagSettings(multiplier_rate=-1.0)

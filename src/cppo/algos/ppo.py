@@ -74,7 +74,7 @@ def update(
     data = prepare(networks, settings, agent, batch)
     limit = jnp.asarray(settings.cost_limit)
     prices = multiplier.update(settings, agent.extra.multiplier, batch.episodes.cost, limit)
-    adv = multipliers.penalised(data.adv, data.cost_adv, prices.value)
+    adv = multiplier.penalised(data.adv, data.cost_adv, prices.value)
     terms = surrogate.around(networks.policy, agent.policy, data.obs, data.action)
 
     def loss(params: PyTree, index: Array) -> Array:

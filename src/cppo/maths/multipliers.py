@@ -10,8 +10,10 @@ whose division (proposed by Stooke et al. 2020) keeps the size of a policy step 
 (docs/cost-contract.md); nothing is divided by the limit, the episode's length or a spread. This is exact: the gradient
 of the Lagrangian J − Σ λ_i (J_ci − d_i) in λ_i is −Δ_i, and λ is a price, reward for a unit of cost, which is the same
 number for an episode as for one step, so λ multiplies A_c as it stands. A task whose costs are counted in units k times
-smaller needs a λ that is k times smaller from a Δ that is k times larger: divide the rates of ``ASCENT`` and ``PID`` by
-k², and start and rate of ``LAGRANGIAN``, from which the size of Δ cancels, by k.
+smaller needs a λ that is k times smaller from a Δ that is k times larger: divide the rates by k².
+
+``LAGRANGIAN`` differs in both: Adam cancels the size of Δ, so that its rate is the speed of λ itself, and its λ counts
+in deviations of A (``penalised_by_deviations``), so that the same speed suits rewards of any size.
 
 **No cap.** λ has no upper bound: a bound below the price that the task needs turns the method into its unconstrained
 version. The integral of ``ASCENT`` and ``PID`` is kept at or above zero, so that long obedience does not have to be
@@ -53,6 +55,32 @@ class Driven(NamedTuple):
 Prices = State | Driven
 
 
+def penalised(
+    adv: Float[Array, " n"], cost_adv: Float[Array, "constraint n"], price: Float[Array, " constraint"]
+) -> Float[Array, " n"]:
+    """(A − Σ λ_i A_ci)/(1 + Σ λ_i).
+
+    >>> penalised(jnp.array([3.0]), jnp.array([[1.0], [4.0]]), jnp.array([1.0, 0.0])).tolist()
+    [1.0]
+    """
+    return (adv - price @ cost_adv) / (1.0 + jnp.sum(price))
+
+
+def penalised_by_deviations(
+    adv: Float[Array, " n"], cost_adv: Float[Array, "constraint n"], price: Float[Array, " constraint"]
+) -> Float[Array, " n"]:
+    """(A − σ Σ λ_i A_ci)/(1 + Σ λ_i), σ the deviation of A in this batch: the price of a unit of cost is λ deviations.
+
+    Up to the factor σ, which keeps the result in units of reward, it is the objective of Ray et al.'s code, which
+    standardises A and leaves A_c as it is. A price that moves by a fixed rate needs such a unit: without it a task
+    whose rewards are 20 times larger needs 20 times as many updates to find its price.
+
+    >>> penalised_by_deviations(jnp.array([-3.0, 3.0]), jnp.array([[-1.0, 1.0]]), jnp.array([0.5])).tolist()
+    [-1.0, 1.0]
+    """
+    return penalised(adv, jnp.std(adv) * cost_adv, price)
+
+
 @dataclass(frozen=True)
 class Multiplier:
     """``init(settings, constraints) -> prices``, ``update(settings, prices, cost, limit) -> prices``, what to log."""
@@ -60,6 +88,7 @@ class Multiplier:
     init: Callable[[Any, int], Prices]
     update: Callable[[Any, Any, Array, Array], Prices]
     metrics: Callable[[Prices], Metrics] = lambda prices: {"multiplier": prices.value}
+    penalised: Callable[[Array, Array, Array], Array] = penalised
 
 
 @settings
@@ -106,17 +135,6 @@ class Control(Ascent):
         at_least=0.0,
         below=1.0,
     )
-
-
-def penalised(
-    adv: Float[Array, " n"], cost_adv: Float[Array, "constraint n"], price: Float[Array, " constraint"]
-) -> Float[Array, " n"]:
-    """(A − Σ λ_i A_ci)/(1 + Σ λ_i).
-
-    >>> penalised(jnp.array([3.0]), jnp.array([[1.0], [4.0]]), jnp.array([1.0, 0.0])).tolist()
-    [1.0]
-    """
-    return (adv - price @ cost_adv) / (1.0 + jnp.sum(price))
 
 
 def _init_none(settings: Any, constraints: int) -> State:
@@ -173,6 +191,6 @@ def _update_control(settings: Control, state: State, cost: Array, limit: Array) 
 
 
 NONE = Multiplier(_init_none, _update_none, lambda state: {})  # λ = 0: the limit is ignored
-LAGRANGIAN = Multiplier(_init_lagrangian, _update_lagrangian)  # the rule of Ray et al. 2019 (safety-starter-agents)
+LAGRANGIAN = Multiplier(_init_lagrangian, _update_lagrangian, penalised=penalised_by_deviations)  # Ray et al. 2019
 ASCENT = Multiplier(_init_ascent, _update_ascent)
 PID = Multiplier(_init_ascent, _update_control)
