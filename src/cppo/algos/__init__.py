@@ -79,7 +79,7 @@ TABLE: dict[str, Algorithm] = {
             ppo.PPOLagSettings,
             partial(ppo.init, multiplier=multipliers.LAGRANGIAN),
             partial(ppo.update, multiplier=multipliers.LAGRANGIAN),
-            constraint="multiplier by gradient ascent",
+            constraint="multiplier by Adam",
             reference="Ray et al. 2019",
         ),
         Algorithm(
@@ -88,7 +88,7 @@ TABLE: dict[str, Algorithm] = {
             partial(trpo.init, multiplier=multipliers.LAGRANGIAN),
             partial(trpo.update, multiplier=multipliers.LAGRANGIAN),
             order="second",
-            constraint="multiplier by gradient ascent",
+            constraint="multiplier by Adam",
             reference="Ray et al. 2019",
         ),
         Algorithm(

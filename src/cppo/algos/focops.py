@@ -5,7 +5,7 @@ policy); the network descends on KL(π_θ‖π*), whose gradient at a sample is
 
     ∇KL(π_θ‖π) − (1/λ) ∇(π_θ/π) (A − Σ ν_i A_ci),     where KL(π_θ‖π)(s) ≤ δ, else 0.
 
-ν follows the violation by gradient ascent (``maths/multipliers.py``). Two deviations. The published ν ≤ 2 is
+ν follows the violation by projected gradient ascent (``maths/multipliers.py``). Two deviations. The published ν ≤ 2 is
 dropped: where a task needs a higher price, that bound makes the method ignore its limit. The temperature λ is in
 units of the penalised advantage's standard deviation (the authors' code standardises A alone, after which ν has a unit
 that differs from batch to batch).
@@ -41,12 +41,12 @@ class FOCOPSSettings(OnPolicy, multipliers.Ascent):
 
 class Extra(NamedTuple):
     memory: adam.Memory
-    multiplier: multipliers.State
+    multiplier: multipliers.Prices
 
 
 def init(networks: Networks, settings: FOCOPSSettings, key: Key) -> Agent:
     agent = init_agent(networks, settings, key, None)
-    prices = multipliers.LAGRANGIAN.init(settings, networks.spec.num_costs)
+    prices = multipliers.ASCENT.init(settings, networks.spec.num_costs)
     return agent._replace(extra=Extra(adam.init(agent.policy), prices))
 
 
@@ -55,7 +55,7 @@ def update(networks: Networks, settings: FOCOPSSettings, agent: Agent, batch: Ba
     policy_key, critic_key = jax.random.split(key)
     data = prepare(networks, settings, agent, batch)
     limit = jnp.asarray(settings.cost_limit)
-    prices = multipliers.LAGRANGIAN.update(settings, agent.extra.multiplier, batch.episodes.cost, limit)
+    prices = multipliers.ASCENT.update(settings, agent.extra.multiplier, batch.episodes.cost, limit)
     adv = multipliers.penalised(data.adv, data.cost_adv, prices.value)
     adv = adv / (settings.temperature * jnp.std(adv) + 1e-8)
     terms = surrogate.around(networks.policy, agent.policy, data.obs, data.action)

@@ -41,7 +41,7 @@ class PPOSettings(OnPolicy):
 
 
 @settings
-class PPOLagSettings(PPOSettings, multipliers.Ascent):
+class PPOLagSettings(PPOSettings, multipliers.Lagrangian):
     """Settings of PPO-Lagrangian."""
 
 
@@ -52,7 +52,7 @@ class PPOPIDSettings(PPOSettings, multipliers.Control):
 
 class Extra(NamedTuple):
     memory: adam.Memory  # lives on from batch to batch, as usual for PPO
-    multiplier: multipliers.State
+    multiplier: multipliers.Prices
 
 
 def init(networks: Networks, settings: PPOSettings, key: Key, multiplier: Multiplier = multipliers.NONE) -> Agent:
@@ -74,7 +74,7 @@ def update(
     data = prepare(networks, settings, agent, batch)
     limit = jnp.asarray(settings.cost_limit)
     prices = multiplier.update(settings, agent.extra.multiplier, batch.episodes.cost, limit)
-    adv = multipliers.penalised(data.adv, data.cost_adv, prices.value)
+    adv = multiplier.penalised(data.adv, data.cost_adv, prices.value)
     terms = surrogate.around(networks.policy, agent.policy, data.obs, data.action)
 
     def loss(params: PyTree, index: Array) -> Array:

@@ -34,7 +34,7 @@ class TRPOSettings(OnPolicy, trust_region.Region):
 
 
 @settings
-class TRPOLagSettings(TRPOSettings, multipliers.Ascent):
+class TRPOLagSettings(TRPOSettings, multipliers.Lagrangian):
     """Settings of TRPO-Lagrangian."""
 
 
@@ -58,7 +58,7 @@ def update(
     """Move the multipliers, then the policy by one natural gradient step, then the critics."""
     data = prepare(networks, settings, agent, batch)
     prices = multiplier.update(settings, agent.extra, batch.episodes.cost, jnp.asarray(settings.cost_limit))
-    adv = multipliers.penalised(data.adv, data.cost_adv, prices.value)
+    adv = multiplier.penalised(data.adv, data.cost_adv, prices.value)
     terms = surrogate.around(networks.policy, agent.policy, data.obs, data.action)
     params, as_tree = ravel_pytree(agent.policy)
 
