@@ -15,7 +15,7 @@ from cppo.types import Box, Discrete, MultiDiscrete
 OPTIMUM = {"ProbeBox": 3.0, "ProbeTwo": 8.0, "ProbeDiscrete": 5.625, "ProbeState": 2.5}
 UNLIMITED = {"ProbeBox": 10.0, "ProbeTwo": 20.0, "ProbeDiscrete": 10.0, "ProbeState": 10.0}
 IGNORES = ("ppo", "trpo", "mpo")
-SWINGS = ("ppo_lag", "trpo_lag", "focops")  # plain ascent circles around the price: its time average is what is right
+SWINGS = ("ppo_lag", "trpo_lag", "focops")  # the price circles around the right one: its time average is what is right
 SMALL = {"hidden": (16, 16), "num_envs": 20, "batch_size": 200}
 ON = {"value_epochs": 4, "value_minibatches": 2}
 FIRST = {"epochs": 10, "minibatches": 2, "policy_rate": 2e-3}
