@@ -28,7 +28,7 @@ _FEEDBACK = {
     "policy_rate": 1e-3,
     "epochs": 10,
     "minibatches": 16,
-    "gain": 6.0,
+    "gain": 4.0,
     "recovery": False,
     "aim": 0.96,
     "feedback": 0.04,
