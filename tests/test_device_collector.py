@@ -1,4 +1,4 @@
-"""The two ways of ``DeviceCollector`` on an environment that is a JAX function and only looks like one outside JAX."""
+"""``DeviceCollector`` on an environment that is a JAX function and only looks like one outside JAX."""
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,7 @@ class Drift:
     def inputs(self, state, actions):
         return jnp.concatenate([state, actions], 1)
 
-    def run(self, inputs):
-        return self.call(inputs, "host")
-
-    def call(self, inputs, mode):
+    def call(self, inputs):
         return inputs[:, :1] + 0.1 * inputs[:, 1:]
 
     def finish(self, state, moved):
@@ -44,14 +41,20 @@ def act(structure, leaves, obs, keys, t):
 
 
 @pytest.mark.parametrize(("length", "shares"), [(20, [5] * 4), (3, [3]), (11, [4, 4, 3])])
-def test_compiled_steps_are_those_driven_from_the_host(length, shares):
+def test_compiled_steps_are_single_steps(length, shares):
     keys = jax.random.split(jax.random.PRNGKey(0), 2)  # two seeds of two worlds
-    results = []
-    for mode in ("host", "GRAPH"):
-        env = Drift()
-        state = jnp.zeros((4, 1))
-        collector = DeviceCollector(env, act, length, mode)
-        results.append(collector((), [jnp.asarray(0.5)], state, state.reshape(2, 2, 1), keys))
-        assert env.attended == ([1] * length if mode == "host" else shares)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *results)
-    assert results[0][2].reward.shape == (2, length, 2)
+    env, leaves = Drift(), [jnp.asarray(0.5)]
+    start = (jnp.zeros((4, 1)), jnp.zeros((2, 2, 1)))  # the collector takes over the buffers of a state
+    last, obs, rollout = DeviceCollector(env, act, length)((), leaves, *start, keys)
+    assert env.attended == shares
+    state = jnp.zeros((4, 1))
+    for t in range(length):
+        action, env_action = act((), leaves, state.reshape(2, 2, 1), keys, t)
+        seen = state
+        state, step = env.finish(state, env.call(env.inputs(state, env_action)))
+        wanted = (seen, action, step.final_obs, step.reward, step.cost, step.terminated, step.truncated)
+        for part, single in zip(rollout, wanted, strict=False):
+            np.testing.assert_allclose(part[:, t], single.reshape(part[:, t].shape), atol=1e-6)
+    np.testing.assert_allclose(last, state, atol=1e-6)
+    np.testing.assert_allclose(obs.reshape(4, 1), state, atol=1e-6)
+    assert rollout.reward.shape == (2, length, 2) and bool(jnp.any(rollout.terminated)) == (length > 10)

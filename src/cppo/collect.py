@@ -135,17 +135,15 @@ def _stack(parts: list[Array]) -> Array:
 
 
 class DeviceCollector:
-    """The same for an environment whose physics runs on the device but outside JAX (``inputs``, ``run``, ``finish``).
+    """The same for an environment whose physics runs on the device but outside JAX (``inputs``, ``call``, ``finish``).
 
-    Nothing passes through the host. With ``mode`` "host" it starts every run of the physics, and between two of them
-    one compiled call: the rest of this step, its record, the policy, and the inputs of the next step. With another
-    ``mode`` (of ``env.call``) the physics is part of the compiled call, which makes many steps.
+    Many steps are one compiled program, physics included; nothing passes through the host, which only attends to the
+    environment between two programs (``attend``).
     """
 
-    def __init__(self, env: Any, act: Callable[..., tuple[Array, Array]], length: int, mode: str = "GRAPH"):
-        self.env, self.act, self.length, self.mode = env, act, length, mode
+    def __init__(self, env: Any, act: Callable[..., tuple[Array, Array]], length: int):
+        self.env, self.act, self.length = env, act, length
         self._first = jax.jit(self._choose, static_argnums=0)
-        self._next = jax.jit(self._one_step, static_argnums=0, donate_argnums=(1, 2))
         self._many = jax.jit(self._some_steps, static_argnums=(0, 1), donate_argnums=(2, 3))
         self._empty: Callable[[], Rollout] | None = None
 
@@ -154,31 +152,8 @@ class DeviceCollector:
     ) -> tuple[PyTree, Array, Rollout]:
         """``act(structure, leaves, obs, keys, t)`` gives actions as for ``host_collect``."""
         action, inputs = self._first(structure, leaves, env_state, obs, keys, 0)
-        buffers, now = None, (obs, action)
-        if self.mode != "host":
-            return self._compiled(structure, leaves, env_state, now, inputs, keys)
-        for t in range(self.length):
-            moved = self.env.run(inputs)
-            if buffers is None:
-                self._empty = self._empty or self._buffers(env_state, now, moved)
-                buffers = self._empty()
-            env_state, buffers, now, inputs = self._next(structure, buffers, env_state, now, moved, leaves, keys, t)
-            env_state = self.env.attend(env_state)
-        assert buffers is not None, "a rollout has at least one step"
-        return env_state, now[0], buffers
-
-    def _compiled(
-        self,
-        structure: Any,
-        leaves: list[Array],
-        env_state: PyTree,
-        now: tuple[Array, Array],
-        inputs: Array,
-        keys: Key,
-    ) -> tuple[PyTree, Array, Rollout]:
-        if self._empty is None:
-            moved = jax.eval_shape(lambda given: self.env.call(given, self.mode), inputs)
-            self._empty = self._buffers(env_state, now, moved)
+        now = (obs, action)
+        self._empty = self._empty or self._buffers(env_state, now, jax.eval_shape(self.env.call, inputs))
         buffers, t = self._empty(), 0
         for steps in shares(self.length, self.env.unattended):
             done = self._many(structure, steps, buffers, env_state, now, inputs, leaves, keys, t)
@@ -231,7 +206,7 @@ class DeviceCollector:
     ) -> tuple[Rollout, PyTree, tuple[Array, Array], Array]:
         def step(carry: Any, t: Array) -> tuple[Any, None]:
             buffers, env_state, now, inputs = carry
-            moved = self.env.call(inputs, self.mode)
+            moved = self.env.call(inputs)
             env_state, buffers, now, inputs = self._one_step(structure, buffers, env_state, now, moved, leaves, keys, t)
             return (buffers, env_state, now, inputs), None
 

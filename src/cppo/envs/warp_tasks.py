@@ -1,8 +1,8 @@
 """Safety Gym's tasks and AntCircle on MuJoCo Warp: physics, task, policy and data stay on the GPU, in float32.
 
-A step has three parts: ``inputs`` (jittable), ``run`` (one CUDA graph) and ``finish`` (jittable), so that a collector
-can join ``finish``, its own records, the policy and the next ``inputs`` in one compiled call; or, with ``call`` in the
-place of ``run``, many whole steps. Nothing waits for a value on the host, except in ``attend`` every ``REFILL`` steps:
+A step has three parts: ``inputs`` (jittable), the physics (one CUDA graph) and ``finish`` (jittable). A collector joins
+many whole steps, policy and records included, in one compiled program (``call``); ``advance`` makes a single one
+(``run``). Nothing waits for a value on the host, except in ``attend`` every ``REFILL`` steps:
 have contacts overflowed, are layouts used up? A world's next layout is drawn ahead (the rejection sampler is a loop,
 too slow to run whenever one of thousands of worlds ends), from the same keys in the same order as on other backends.
 """
@@ -105,8 +105,8 @@ class WarpNavigation:
     def run(self, inputs: Float[Array, "world number"]) -> Moved:
         return self.physics.run("step", inputs)
 
-    def call(self, inputs: Float[Array, "world number"], mode: str) -> Moved:
-        return self.physics.call("step", inputs, mode)
+    def call(self, inputs: Float[Array, "world number"]) -> Moved:
+        return self.physics.call("step", inputs)
 
     def finish(self, state: NavigationState, moved: Moved) -> tuple[NavigationState, Step]:
         """Everything of a step that follows the physics, resets included."""
@@ -196,8 +196,8 @@ class WarpAntCircle:
     def run(self, inputs: Float[Array, "world number"]) -> Moved:
         return self.physics.run("step", inputs)
 
-    def call(self, inputs: Float[Array, "world number"], mode: str) -> Moved:
-        return self.physics.call("step", inputs, mode)
+    def call(self, inputs: Float[Array, "world number"]) -> Moved:
+        return self.physics.call("step", inputs)
 
     def finish(self, state: AntState, moved: Moved) -> tuple[AntState, Step]:
         age = state.age + 1

@@ -16,7 +16,6 @@ Without a GPU the same code runs on Warp's CPU device, slowly: that is for tests
 # (MuJoCo's compiled module ships no type stubs; Warp is optional)
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -31,11 +30,6 @@ from cppo.envs.arrays import Array
 from cppo.types import UsageError
 
 INSTALL = "install it with: pip install 'cppo[gpu]'"
-
-# How a call's kernels become a graph, by the name of Warp's mode. "GRAPH" is ours, described above. The others are for
-# comparison: Warp captures one graph for each set of buffers ("WARP"), one with buffers of its own ("WARP_STAGED",
-# "WARP_STAGED_EX"), XLA captures ("JAX", without loops on the device), nobody does ("NONE").
-MODES = ("GRAPH", "WARP", "WARP_STAGED", "WARP_STAGED_EX", "JAX", "NONE")
 
 
 class Moved(NamedTuple):
@@ -105,7 +99,7 @@ class WarpPhysics:
         self._results = _columns([self._flat(leaf) for leaf in results])
         self._outputs = self.warp.zeros((num_envs, self._results[-1][1].stop), dtype=float)
         self._graphs: dict[str, Any] = {}
-        self._callables: dict[tuple[str, str], Any] = {}
+        self._callables: dict[str, Any] = {}
 
     def _flat(self, leaf: Any) -> Any:
         """The same memory as numbers, (world, number)."""
@@ -133,34 +127,33 @@ class WarpPhysics:
         wp.synchronize_stream()
         return self._moved
 
-    def call(self, what: str, inputs: Float[Array, "world number"], mode: str = "GRAPH") -> Moved:
-        """``run`` as part of a compiled program; the arrays are the program's own. ``mode`` is one of ``MODES``."""
-        if (what, mode) not in self._callables:
+    def call(self, what: str, inputs: Float[Array, "world number"]) -> Moved:
+        """``run`` as part of a compiled program; the arrays are the program's own."""
+        if what not in self._callables:
             if self._inputs.device.is_cuda:
                 self.graph(what)  # while tracing: a program that runs had better not compile kernels
-            self._callables[what, mode] = self._callable(what, mode)
-        (outputs,) = self._callables[what, mode](inputs)
+            self._callables[what] = self._callable(what)
+        (outputs,) = self._callables[what](inputs)
         moved = Moved(*(outputs[:, columns] for _, columns in self._results))
         return moved._replace(overflow=jax.lax.bitcast_convert_type(moved.overflow[:, 0], jnp.int32))
 
-    def _callable(self, what: str, mode: str) -> Callable[..., Any]:
+    def _callable(self, what: str) -> Callable[..., Any]:
         wp, this = self.warp, weakref.ref(self)  # Warp keeps the function for ever; it should not keep the worlds
         table = wp.array(dtype=wp.float32, ndim=2)
 
         def physics(inputs: Any, outputs: Any) -> None:
             here = this()
             assert here is not None, "a compiled program outlived its environment"
-            if mode == "GRAPH" and inputs.device.is_cuda:
-                wp.copy(here._inputs, inputs)
-                wp.capture_launch(here._graphs[what])
-                wp.copy(outputs, here._outputs)
-            else:
-                here._kernels(what, inputs, outputs, loops=mode != "JAX")
+            if not inputs.device.is_cuda:
+                here._kernels(what, inputs, outputs)
+                return
+            wp.copy(here._inputs, inputs)
+            wp.capture_launch(here._graphs[what])
+            wp.copy(outputs, here._outputs)
 
         physics.__annotations__ = {"inputs": table, "outputs": table}
-        captured = wp.JaxCallableGraphMode["NONE" if mode == "GRAPH" else mode]
-        shape = {"outputs": self._outputs.shape}
-        return wp.jax_callable(physics, graph_mode=captured, output_dims=shape, vmap_method=None)
+        ours = wp.JaxCallableGraphMode["NONE"]  # the graph is captured already
+        return wp.jax_callable(physics, graph_mode=ours, output_dims={"outputs": self._outputs.shape}, vmap_method=None)
 
     def graph(self, what: str) -> Any:
         """The CUDA graph that reads ``_inputs`` and writes ``_outputs``; the first time it is captured."""
@@ -175,18 +168,14 @@ class WarpPhysics:
             self._graphs[what] = capture.graph
         return self._graphs[what]
 
-    def _kernels(self, what: str, inputs: Any, outputs: Any, loops: bool = True) -> None:
-        """``loops`` that end on the device when the solver has converged; without, it makes all its iterations."""
-        model = self.model
-        if not loops:
-            model = dataclasses.replace(model, opt=dataclasses.replace(model.opt, graph_conditional=False))
+    def _kernels(self, what: str, inputs: Any, outputs: Any) -> None:
         for place, columns in self._places:
             self.warp.copy(place, inputs[:, columns])
         if what == "step":
             for _ in range(self.substeps):
-                self.engine.step(model, self.data)
+                self.engine.step(self.model, self.data)
         if what == "look" or self.look:
-            self.engine.forward(model, self.data)
+            self.engine.forward(self.model, self.data)
         for place, columns in self._results:
             if place.size:
                 self.warp.copy(outputs[:, columns], place)
