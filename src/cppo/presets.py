@@ -75,6 +75,9 @@ PAIR: dict[tuple[str, str], dict[str, Any]] = {
     # While λ is too high the policy settles on the cheap arm; full natural steps make that final within a few updates.
     ("trpo_lag", "ProbeDiscrete"): {"entropy": 0.02},
     ("trpo_pid", "ProbeDiscrete"): {"entropy": 0.02},
+    # λ counts in deviations of A, which shrink with the policy's noise: with too little of it a price buys nothing.
+    ("trpo_lag", "ProbeState"): {"entropy": 0.005},
+    ("ppo_lag", "ProbeTwo"): {"entropy": 0.02},
     # Found on seeds 200 to 707 and 2000 to 2047, held against others in docs/results.md. A known horizon of 50 steps:
     # critics see the clock and nothing is bootstrapped past the end. 1,000 samples a batch are few: each update draws
     # on four batches.
