@@ -120,15 +120,12 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     def mean_kl(params: PyTree) -> Array:
         return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(before, data.obs))
 
-    variance = settings.kl / KL_TO_VARIANCE
-    reach = jnp.sqrt(variance * jnp.mean(data.cost_adv**2, axis=1))
-    now, limit, budget = steer(settings, agent.extra, batch.episodes, reach)
-
     # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
+    now, limit, budget = steer(settings, agent.extra, batch.episodes, data.cost_adv)
     shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
     shares = jnp.where(jnp.any(now.recovering), shares, 1.0)
     solve = jax.vmap(lambda var: estep.solve(data.adv, data.cost_adv, budget, var, now.recovering, settings.exact))
-    solved = solve(shares**2 * variance)
+    solved = solve(shares**2 * settings.kl / KL_TO_VARIANCE)
     target = jax.tree.map(lambda x: x[-1], solved)
 
     # M-step: the network follows the ratios up to the trust region.
@@ -176,18 +173,20 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "calibration": calibrate.factor(now.calibration),
         "watched_cost": now.watched,
         "pressure": now.pressure,
-        "tilt": -target.cost_change / (reach + 1e-20),
+        "tilt": -target.cost_change / (reach(settings, data.cost_adv) + 1e-20),
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
     return observe(agent, batch), metrics | critic_metrics
 
 
-def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, reach: Array) -> tuple[Extra, Array, Array]:
-    """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step.
+def reach(settings: CPPOSettings, cost_adv: Array) -> Float[Array, " constraint"]:
+    """The largest fall of each cost that an update can promise, R‖A_c‖/N, in the unit of d'."""
+    return jnp.sqrt(settings.kl / KL_TO_VARIANCE * jnp.mean(cost_adv**2, axis=1))
 
-    ``reach`` is how much an update can promise to lower each cost, in the unit of d'.
-    """
+
+def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, cost_adv: Array) -> tuple[Extra, Array, Array]:
+    """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step."""
     wanted = settings.aim * jnp.asarray(settings.cost_limit)
     average = steering.observe(extra.average, episodes.cost)
     limit = steering.limit(wanted, average, settings.steering)
@@ -197,7 +196,7 @@ def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, reach: Array
     budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
     missed = steering.miss(watched, wanted)
     pressure = steering.pressure(extra.pressure, missed, settings.feedback, settings.tilt)
-    found = -steering.asked(pressure, missed, settings.tilt) * reach
+    found = -steering.asked(pressure, missed, settings.tilt) * reach(settings, cost_adv)
     now = extra._replace(
         recovering=switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery,
         watched=watched,

@@ -179,7 +179,7 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
 
     x, y, metrics = jax.lax.map(after, jnp.arange(settings.epochs + 1))
     one = _lane(metrics)
-    _, limit, budgets = cppo.steer(settings, agent.extra, batch.episodes)
+    _, limit, budgets = cppo.steer(settings, agent.extra, batch.episodes, data.cost_adv)
     length, budget, angle = batch.episodes.length, budgets[0], one["theta_reward"]
     target = one["target_cost_change"][0] / (length * cost_size)
     across = (one["target_reward_change"] / (length * size) - jnp.cos(angle) * target) / jnp.sin(angle)
