@@ -68,8 +68,8 @@ def pressure(
 ) -> Float[Array, " constraint"]:
     """Share of the reach that updates ask for, after one more miss.
 
-    >>> pressure(jnp.array([0.5, 0.5, 0.0]), jnp.array([0.5, 0.9, -0.5]), 0.1, 0.55).round(3).tolist()
-    [0.55, 0.55, 0.0]
+    >>> pressure(jnp.array([0.25, 0.5, 0.0]), jnp.array([0.5, 1.0, -0.5]), 0.25, 0.625).tolist()
+    [0.375, 0.625, 0.0]
     """
     return jnp.clip(past + rate * missed, 0.0, tilt)
 
@@ -79,7 +79,7 @@ def asked(
 ) -> Float[Array, " constraint"]:
     """The share that this update asks for: the lasting ``pressure`` and the part that damps.
 
-    >>> asked(jnp.array([0.5, 0.5]), jnp.array([-0.1, -0.9]), 0.9).round(3).tolist()
-    [0.35, 0.2]
+    >>> asked(jnp.array([0.5, 0.875]), jnp.array([-0.125, 0.125]), 0.9375).tolist()
+    [0.3125, 0.9375]
     """
     return jnp.clip(lasting + DAMPING * jnp.clip(missed, -NEAR, NEAR), -1.0, tilt)
