@@ -23,7 +23,7 @@ _CHEAP_CRITICS = {"value_epochs": 10, "value_minibatches": 32}
 
 # Advantages of 30,000 single steps are noise but for 1% of their variance; no budget can be computed from them. It is
 # found by feedback (maths/steering.py), slowly enough that a policy first learns to move, and with a gain that uses the
-# trust region all the same. Recovery updates give up all earning while J_c, known to ± 6, stands above its limit.
+# trust region all the same. Recovery updates are off: J_c is known to ± 6, and untrained policies cost four limits.
 _FEEDBACK = {
     "policy_rate": 1e-3,
     "epochs": 10,
