@@ -58,6 +58,43 @@ def test_the_window_forgets_the_oldest():
     assert float(means.cost[0]) == pytest.approx(np.arange(60, 160).mean())
 
 
+def test_short_rollouts_see_a_change_at_once():
+    """30 staggered worlds, rollouts of 10 in episodes of 100: the cost of a step goes from 0.1 to 0.5 in batch 30."""
+    worlds, length, horizon = 30, 10, 100
+    first = jnp.arange(worlds) * horizon // worlds
+    running, window = episodes.start(worlds, 1, first)
+    by_end, by_rate = [], []
+    for batch in range(45):
+        before = running.length
+        ends = (np.asarray(before)[None] + np.arange(1, length + 1)[:, None]) % horizon == 0
+        cost = jnp.full((length, worlds), 0.5 if batch >= 30 else 0.1)
+        running, window, means = account(running, window, cost, ends, min_episodes=1)
+        age = episodes.ages(before, jnp.asarray(ends))
+        rate = episodes.by_rate(means, 2 * cost, cost[..., None], age, 1.0, horizon)
+        by_end.append(float(means.cost[0]))
+        by_rate.append(float(rate.cost[0]))
+        assert float(rate.discounted_cost[0]) == pytest.approx(by_rate[-1], rel=1e-4)  # undiscounted here
+        assert float(rate.reward) == pytest.approx(2 * by_rate[-1], rel=1e-4)
+    np.testing.assert_allclose(by_rate, [10.0] * 30 + [50.0] * 15, rtol=1e-4)
+    assert by_end[30] < 15 and by_end[38] < 50 and by_end[44] == pytest.approx(50.0)
+
+
+def test_the_rate_counts_episodes_as_long_as_they_were():
+    """Episodes that end after 4 of at most 10 steps, a cost of 1 in each first step."""
+    running, window = episodes.start(5, 1, jnp.asarray([0, 1, 2, 3, 0]))
+    before = running.length
+    ends = (np.asarray(before)[None] + np.arange(1, 9)[:, None]) % 4 == 0
+    age = episodes.ages(before, jnp.asarray(ends))
+    cost = jnp.where(age == 0, 1.0, 0.0)
+    nobody = episodes.by_rate(account(*episodes.start(5, 1), cost, 0 * ends)[2], cost, cost[..., None], age, 1.0, 10)
+    running, window, means = account(running, window, cost, ends)
+    rate = episodes.by_rate(means, cost, cost[..., None], age, 1.0, 10)
+    assert float(rate.length) == 4.0
+    assert float(rate.cost[0]) == pytest.approx(1.0)
+    assert int(rate.count) == 10
+    assert float(nobody.length) == 10.0 and int(nobody.count) == 4
+
+
 def test_ages_start_where_the_worlds_are_and_restart_at_ends():
     ended = jnp.asarray([[0, 1], [0, 0], [1, 0], [0, 0]], bool)
     got = episodes.ages(jnp.asarray([0.0, 7.0]), ended)

@@ -220,8 +220,10 @@ class DeviceCollector:
         return jax.jit(lambda: jax.tree.map(empty, shapes), out_shardings=here)
 
 
-def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int) -> tuple[Worlds, Batch]:
-    """Close the books of a rollout of one seed."""
+def to_batch(
+    worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int, horizon: int | None = None
+) -> tuple[Worlds, Batch]:
+    """Close the books of a rollout of one seed; with ``horizon``, the longest episode, J_c is taken by rate."""
     ended = rollout.terminated | rollout.truncated
     age = episodes.ages(worlds.running.length, ended)
     running, window, means = episodes.account(
@@ -234,4 +236,6 @@ def to_batch(worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min
         min_episodes,
         rollout.dropped,
     )
+    if horizon is not None:
+        means = episodes.by_rate(means, rollout.reward, rollout.cost, age, cost_discount, horizon)
     return worlds._replace(running=running, window=window), Batch(*rollout[:7], age, means)

@@ -1,8 +1,12 @@
 """Bookkeeping of episodes: what J_c is averaged over (docs/cost-contract.md).
 
-J_c is the mean over the episodes that ended in the batch. Where fewer than ``min_episodes`` did (many worlds, short
+J_c is the mean over the episodes that ended in the batch. Where fewer than ``min_episodes`` did (few worlds, short
 rollouts), the most recent earlier ones fill up; where none has ended yet, ``count`` is 0 and nobody may update.
 An episode that a world joined midway (staggered start) is not counted: its cost is incomplete.
+
+Rollouts of L steps with episodes of T > L would see J_c late: an episode that ends now was begun T/L policies ago.
+Where the worlds, staggered, cover all ages of an episode in every batch, ``by_rate`` takes J_c from the batch itself:
+mean cost of a step times mean length of an episode, which is E[C] by the renewal-reward theorem.
 """
 
 from __future__ import annotations
@@ -80,6 +84,35 @@ def account(
     window = jax.tree.map(lambda x: x[newest], everything)
     window = window._replace(whole=newest >= 0)
     return running, window, _means(everything, chosen, number_ended)
+
+
+def covered(worlds: int, length: int, horizon: int) -> bool:
+    """Whether rollouts of staggered worlds are shorter than an episode but together cover all its ages.
+
+    >>> covered(300, 100, 1000), covered(30, 1000, 1000), covered(1, 20, 50)
+    (True, False, False)
+    """
+    return length < horizon <= worlds * length
+
+
+def by_rate(
+    means: Episodes,
+    reward: Float[Array, "time world"],
+    cost: Float[Array, "time world constraint"],
+    age: Float[Array, "time world"],
+    cost_discount: Float[Array, ""] | float,
+    horizon: int,
+) -> Episodes:
+    """The same means from what the batch's steps earn and cost; until an episode ends, as long as they may get."""
+    length = jnp.where(means.count > 0, means.length, float(horizon))
+    weight = cost_discount ** age[..., None]
+    return means._replace(
+        reward=length * jnp.mean(reward),
+        cost=length * jnp.mean(cost, axis=(0, 1)),
+        discounted_cost=length * jnp.mean(weight * cost, axis=(0, 1)),
+        length=length,
+        count=jnp.maximum(1, reward.size / length).astype(jnp.int32),
+    )
 
 
 def ages(first: Float[Array, " world"], ended: Bool[Array, "time world"]) -> Float[Array, "time world"]:

@@ -40,6 +40,8 @@ class Learner:
         self.worlds = env.num_envs if env.jittable else env.num_envs // len(seeds)
         self.length = first.batch_size // self.worlds
         self.min_episodes = first.min_episodes
+        horizon = env.spec.episode_length
+        self.horizon = horizon if episodes.covered(self.worlds, self.length, horizon) else None  # J_c by rate
         self.networks = networks_for(env.spec, first)
         self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
         self._act = jax.jit(self.act_lanes, static_argnums=0)
@@ -69,7 +71,8 @@ class Learner:
         """A state that lacks its host environment, with the keys and ages that start the worlds of all lanes."""
         ages = self._ages()
         keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
-        keys = jax.vmap(lambda key: jax.random.fold_in(key, restart))(keys) if restart else keys
+        if restart:  # a number that no split of these keys reaches, so that no world has its first episode again
+            keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, 2**31 - 1), restart))(keys)
         state, world_keys = jax.jit(jax.vmap(self._start_lane, in_axes=(0, 0, None)))(self.settings, keys, ages)
         return state, world_keys.reshape(-1, world_keys.shape[-1]), jnp.tile(ages, len(self.seeds))
 
@@ -172,7 +175,7 @@ class Learner:
     def _update_lane(
         self, settings: Any, agent: PyTree, worlds: collect.Worlds, rollout: collect.Rollout, key: Key
     ) -> tuple[PyTree, collect.Worlds, Batch, Metrics]:
-        worlds, batch = collect.to_batch(worlds, rollout, settings.cost_discount, self.min_episodes)
+        worlds, batch = collect.to_batch(worlds, rollout, settings.cost_discount, self.min_episodes, self.horizon)
         updated, metrics = self.algorithm.update(self.networks, settings, agent, batch, key)
         # Without one finished episode J_c is unknown and no limit can be kept: wait.
         ready = batch.episodes.count > 0
@@ -182,7 +185,8 @@ class Learner:
 
 
 def _episode_metrics(batch: Batch) -> Metrics:
-    finite = jnp.isfinite(batch.reward) & jnp.all(jnp.isfinite(batch.cost), axis=-1)
+    seen = jnp.isfinite(batch.next_obs).reshape(*batch.reward.shape, -1)
+    finite = jnp.isfinite(batch.reward) & jnp.all(jnp.isfinite(batch.cost), axis=-1) & jnp.all(seen, axis=-1)
     return {
         "return": batch.episodes.reward,
         "cost": batch.episodes.cost,

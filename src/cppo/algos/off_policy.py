@@ -59,7 +59,9 @@ class OffPolicy:
     cost_unit: str = setting(
         "episode", "How a limit becomes an update's budget (docs/cost-contract.md).", choices=UNITS
     )
-    min_episodes: int = setting(10, "Average J_c over at least this many recent episodes.", at_least=1)
+    min_episodes: int = setting(
+        10, "Average J_c over at least so many recent episodes, where rollouts hold whole ones.", at_least=1
+    )
 
 
 def init_agent(networks: Networks, settings: OffPolicy, key: Key) -> Agent:
