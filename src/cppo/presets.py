@@ -23,11 +23,15 @@ _CHEAP_CRITICS = {"value_epochs": 10, "value_minibatches": 32}
 
 # Advantages of 30,000 single steps are noise but for 1% of their variance; no budget can be computed from them. It is
 # found by feedback (maths/steering.py), slowly enough that a policy first learns to move, and with a gain that uses the
-# trust region all the same. Recovery updates are off: J_c is known to ± 6, and untrained policies cost four limits.
+# trust region all the same. Recovery updates are off: J_c is known to ± 6, and first policies cost two to five limits.
+# Each update draws on three batches, against that noise, in as many steps of Adam as ten passes over one would take.
 _FEEDBACK = {
     "policy_rate": 1e-3,
-    "epochs": 10,
-    "minibatches": 16,
+    "reuse": 3,
+    "epochs": 4,
+    "minibatches": 48,
+    "value_epochs": 4,
+    "value_minibatches": 96,
     "gain": 4.0,
     "recovery": False,
     "aim": 0.96,

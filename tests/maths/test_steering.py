@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo.maths import steering
+from cppo.algos import cppo
+from cppo.maths import estep, steering
 
 
 def drive(holding: float, noise: float, start: float, seed: int = 0, updates: int = 500) -> tuple[np.ndarray, ...]:
@@ -51,3 +52,30 @@ def test_pressure_does_not_wind_up_while_a_limit_is_out_of_reach():
     for _ in range(10):
         pressure = steering.pressure(pressure, down, 0.04, 0.95)
     assert float(pressure[0]) == pytest.approx(0.95 - 10 * 0.04 * 0.5)
+
+
+@pytest.mark.parametrize("share", [0.0005, 0.01, 0.2, 1.0])
+def test_whatever_feedback_asks_for_can_be_met_and_leaves_room_to_earn(share):
+    """Rare costs reach ratios of 0 long before the trust region's edge."""
+    rng = np.random.default_rng(0)
+    adv = jnp.asarray(rng.normal(size=20_000), jnp.float32)
+    spread = rng.normal(size=20_000) if share == 1.0 else (rng.random(20_000) < share) * 1.0
+    cost_adv = jnp.asarray(spread - spread.mean(), jnp.float32)[None]
+    settings = cppo.CPPOSettings(kl=0.02)
+    budget = -0.95 * cppo.reach(settings, cost_adv)
+    found = estep.solve(adv, cost_adv, budget, settings.kl / cppo.KL_TO_VARIANCE)
+    assert int(found.status) == estep.Status.OPTIMAL
+    free = estep.solve(adv, cost_adv, jnp.array([1e9]), settings.kl / cppo.KL_TO_VARIANCE)
+    assert float(found.reward_change) > 0.25 * float(free.reward_change)
+
+
+def test_two_costs_at_right_angles_can_be_met_together():
+    rng = np.random.default_rng(1)
+    adv, *costs = (jnp.asarray(rng.normal(size=20_000), jnp.float32) for _ in range(3))
+    cost_adv = jnp.stack(costs)
+    settings = cppo.CPPOSettings(kl=0.02)
+    asked = steering.asked(jnp.array([0.95, 0.95]), jnp.zeros(2), 0.95)
+    budget = -asked * cppo.reach(settings, cost_adv)
+    found = estep.solve(adv, cost_adv, budget, settings.kl / cppo.KL_TO_VARIANCE)
+    assert int(found.status) == estep.Status.OPTIMAL
+    assert float(found.reward_change) > 0.0

@@ -54,7 +54,7 @@ class CPPOSettings(OnPolicy):
     )
     switch_memory: float = setting(
         0.0,
-        "Share of its past in the average of J_c that the switch looks at (0: the newest alone).",
+        "Share of its past in the average of J_c that switch and feedback look at (0: the newest alone).",
         at_least=0.0,
         below=1.0,
     )
@@ -121,7 +121,8 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(before, data.obs))
 
     # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
-    now, limit, budget = steer(settings, agent.extra, batch.episodes, data.cost_adv)
+    most = reach(settings, data.cost_adv)
+    now, limit, budget = steer(settings, agent.extra, batch.episodes, most)
     shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
     shares = jnp.where(jnp.any(now.recovering), shares, 1.0)
     solve = jax.vmap(lambda var: estep.solve(data.adv, data.cost_adv, budget, var, now.recovering, settings.exact))
@@ -173,7 +174,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         "calibration": calibrate.factor(now.calibration),
         "watched_cost": now.watched,
         "pressure": now.pressure,
-        "tilt": -target.cost_change / (reach(settings, data.cost_adv) + 1e-20),
+        "tilt": -target.cost_change / (most + 1e-20),
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
@@ -181,12 +182,15 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
 
 
 def reach(settings: CPPOSettings, cost_adv: Array) -> Float[Array, " constraint"]:
-    """The largest fall of each cost that an update can promise, R‖A_c‖/N, in the unit of d'."""
-    return jnp.sqrt(settings.kl / KL_TO_VARIANCE * jnp.mean(cost_adv**2, axis=1))
+    """The largest fall of each cost that an update can promise, in the unit of d': R‖A_c‖/N, less what v ≥ 0 takes."""
+    variance = settings.kl / KL_TO_VARIANCE
+    flee = lambda adv: estep.solve(-adv, jnp.zeros_like(adv), 0.0, variance, exact=settings.exact)  # noqa: E731
+    return jax.vmap(lambda adv: flee(adv).reward_change)(cost_adv)
 
 
-def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, cost_adv: Array) -> tuple[Extra, Array, Array]:
-    """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step."""
+def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, most: Array) -> tuple[Extra, Array, Array]:
+    """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step, which
+    feedback counts in shares of ``most``."""
     wanted = settings.aim * jnp.asarray(settings.cost_limit)
     average = steering.observe(extra.average, episodes.cost)
     limit = steering.limit(wanted, average, settings.steering)
@@ -196,7 +200,7 @@ def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, cost_adv: Ar
     budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
     missed = steering.miss(watched, wanted)
     pressure = steering.pressure(extra.pressure, missed, settings.feedback, settings.tilt)
-    found = -steering.asked(pressure, missed, settings.tilt) * reach(settings, cost_adv)
+    found = -steering.asked(pressure, missed, settings.tilt) * most
     now = extra._replace(
         recovering=switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery,
         watched=watched,

@@ -99,7 +99,7 @@ class Lagrangian:
         5e-2, "Adam's rate for x, λ being softplus(x): about the most that λ changes in an update.", at_least=0.0
     )
     multiplier_start: float = setting(
-        1.0, "First λ, reward for a unit of cost; softplus reaches every price but zero.", above=0.0
+        1.0, "First λ, deviations of A for a unit of cost; softplus reaches every price but zero.", above=0.0
     )
 
 

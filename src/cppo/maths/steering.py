@@ -12,11 +12,11 @@ Safety Gym's tasks 30,000 samples promise a fall of 34 where other batches of th
 (benchmarks/confirmed.py), and J_c is known to ± 6. What holds the cost at its limit there is no promise that could be
 computed, but one that can be found. With *reach* the largest fall in cost that an update can promise, and
 
-    miss = (J_c − d)/max(J_c, d),    from −1 to 1,
+    miss = (J_c − d)/max(J_c, d),    from −1 to 1,    J_c averaged (``switch_memory``), d steered at (``aim``),
 
 ``pressure`` adds up misses to the share of the reach that updates ask for, as a multiplier adds up its price, but
 without a unit and bounded on both sides; a second part in proportion to the miss, bounded to a small one, damps the
-swing around the limit. A price grows without bound while a limit is out of reach; pressure stays below ``tilt`` < 1, so
+swing around the limit. A price grows without bound while a limit is out of reach; pressure stays within ``tilt``, so
 that every update goes on earning. (A policy that only flees cost learns to stand still, and stays there.)
 """
 
@@ -79,7 +79,13 @@ def asked(
 ) -> Float[Array, " constraint"]:
     """The share that this update asks for: the lasting ``pressure`` and the part that damps.
 
-    >>> asked(jnp.array([0.5, 0.875]), jnp.array([-0.125, 0.125]), 0.9375).tolist()
-    [0.3125, 0.9375]
+    Several shares together keep to ``tilt`` as a vector: costs at right angles need that much of the trust region.
+
+    >>> asked(jnp.array([0.5]), jnp.array([-0.125]), 0.9375).tolist()
+    [0.3125]
+    >>> asked(jnp.array([0.75, 1.0]), jnp.array([0.0, 0.0]), 0.625).tolist()
+    [0.375, 0.5]
     """
-    return jnp.clip(lasting + DAMPING * jnp.clip(missed, -NEAR, NEAR), -1.0, tilt)
+    share = lasting + DAMPING * jnp.clip(missed, -NEAR, NEAR)
+    together = jnp.linalg.norm(jnp.maximum(share, 0.0), axis=-1, keepdims=True)
+    return share * jnp.minimum(1.0, tilt / jnp.maximum(together, 1e-6))

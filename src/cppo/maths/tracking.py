@@ -19,7 +19,8 @@ Three things the paper leaves open are settled here:
   and the learning rate reduced; the step ends near δ or with the last epoch. What is kept is always inside, and the
   rate that proved right is remembered for the next iteration.
 - **Targets along the way.** With K targets of growing radius (recovery), the one in force is the first whose radius is
-  ahead of the distance covered, measured as √(KL/δ), by at least one K-th.
+  ahead of the distance covered, measured as √(KL/δ), by more than one K-th (so never the
+  nearest, unless it is the only one).
 """
 
 from __future__ import annotations

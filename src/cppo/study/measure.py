@@ -78,7 +78,7 @@ def next_update(learner: Learner) -> Callable[[Any, TrainState], Any]:
         _, act_key, update_key = jax.random.split(state.key, 3)
         act = lambda agent, obs, key: learner.algorithm.act(learner.networks, settings, agent, obs, key)  # noqa: E731
         worlds, rollout = collect.scan_collect(learner.env, act, state.agent, state.worlds, act_key, learner.length)
-        _, batch = collect.to_batch(worlds, rollout, settings.cost_discount, learner.min_episodes)
+        _, batch = collect.to_batch(worlds, rollout, settings.cost_discount, learner.min_episodes, learner.horizon)
         return state.agent, batch, update_key
 
     return jax.jit(collected)
@@ -179,7 +179,7 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
 
     x, y, metrics = jax.lax.map(after, jnp.arange(settings.epochs + 1))
     one = _lane(metrics)
-    _, limit, budgets = cppo.steer(settings, agent.extra, batch.episodes, data.cost_adv)
+    _, limit, budgets = cppo.steer(settings, agent.extra, batch.episodes, cppo.reach(settings, data.cost_adv))
     length, budget, angle = batch.episodes.length, budgets[0], one["theta_reward"]
     target = one["target_cost_change"][0] / (length * cost_size)
     across = (one["target_reward_change"] / (length * size) - jnp.cos(angle) * target) / jnp.sin(angle)
