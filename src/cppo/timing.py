@@ -118,11 +118,19 @@ def sentence(time_split: dict[str, Any]) -> str:
         return "Time: none, the run had all its steps already."
     if time_split["iterations"] < 2 or total <= 0:
         return f"Time: {time_split['first_iteration']:.1f} s for the only iteration, compilation included."
-    words = [
-        f"{WORDS[part]} {spent / total:.0%}" + (_inside(time_split) if part == "update" else "")
-        for part, spent in seconds.items()
-    ]
-    return f"Time: {', '.join(words)}; first iteration with compilation {time_split['first_iteration']:.1f} s."
+    parts = {WORDS[part]: spent for part, spent in seconds.items()}
+    return shares(parts, time_split["first_iteration"], {WORDS["update"]: _inside(time_split)})
+
+
+def shares(parts: dict[str, float], first: float, remarks: dict[str, str] | None = None) -> str:
+    """Seconds by part as shares of their sum, beside those of the first iteration.
+
+    >>> shares({"collecting": 60.0, "update": 20.0}, 30.0)
+    'Time: collecting 75%, update 25%; first iteration with compilation 30.0 s.'
+    """
+    total = sum(parts.values())
+    words = [f"{part} {spent / total:.0%}" + (remarks or {}).get(part, "") for part, spent in parts.items()]
+    return f"Time: {', '.join(words)}; first iteration with compilation {first:.1f} s."
 
 
 def _inside(time_split: dict[str, Any]) -> str:

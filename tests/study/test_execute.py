@@ -73,6 +73,9 @@ def test_variants_with_equal_settings_are_one_run(tmp_path):
     groups = list(execute.pending(runs, tmp_path, Options()))
     assert [len(group) for group in groups] == [4]  # numbers are lanes of one program
     assert [len(group) for group in execute.pending(runs, tmp_path, Options(lanes=3))] == [3, 1]
+    many = study(seeds=6).runs()
+    assert [len(group) for group in execute.pending(many, tmp_path, Options())] == [4, 2]  # few fit a CPU's caches
+    assert [len(group) for group in execute.pending(many, tmp_path, Options(lanes=6))] == [6]
 
 
 def test_algorithms_share_worlds_where_asked(tmp_path):

@@ -14,7 +14,7 @@ class GymnasiumOptions:
     """Options for Gymnasium environments (docs/environments-of-your-own.md)."""
 
     cost_keys: str | None = None
-    """Keys of info that hold costs, one constraint each: a,b (default: info["cost"], or the sixth value of a step)."""
+    """Keys of info that hold costs, one constraint each: a,b (default: the third value of six, else info["cost"])."""
     cost: str | None = None
     """Import path of a function cost(obs, action, next_obs, info): module:function."""
     env_python: Path | None = None

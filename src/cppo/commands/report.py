@@ -38,7 +38,8 @@ class ReportCommand:
             from cppo.study import measure
 
             console.print(f"Wrote {measure.write(self.folder)}", highlight=False, soft_wrap=True)
-        out = self.out or self.folder / "report"
+        beside = self.folder if self.folder.is_dir() else self.folder.parent
+        out = self.out or beside / "report"
         record = results.load(self.folder, self.steps)
         out.mkdir(parents=True, exist_ok=True)
         written = [results.save(record, out), *figures.write(record, out)]

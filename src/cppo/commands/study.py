@@ -49,7 +49,7 @@ class StudyCommand:
     apart: bool = False
     """Each algorithm by itself, also on a GPU."""
     lanes: int = 0
-    """Most runs that train together in one program (0: no bound)."""
+    """Most runs that train together in one program (0: 4 on a CPU, elsewhere no bound)."""
     retry: bool = False
     """Try failed runs again."""
     ray: str | None = None

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from cppo import log
 from cppo.plan import Plan
 from cppo.study.definition import Study, StudyRun
@@ -26,6 +28,7 @@ from cppo.types import UsageError
 MANIFEST = "study.json"
 FORMAT = 1
 Member = tuple[Plan, Path]
+LANES = 4  # on a CPU, where a few small networks stay in its caches (docs/studies.md has the figures)
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Options:
 
     budget: float | None = None  # seconds; then stop at a checkpoint
     lockstep: bool | None = None  # all algorithms of one environment in one batch of worlds; None: on a GPU only
-    lanes: int = 0  # most runs in a group; 0: no bound
+    lanes: int = 0  # most runs in a group; 0: ``LANES`` on a CPU, elsewhere no bound
     retry: bool = False  # try failed runs again
     checkpoint_seconds: float = 30.0
     tensorboard: bool = False
@@ -108,7 +111,8 @@ def describe(members: Sequence[Member]) -> str:
 def pending(runs: Sequence[StudyRun], folder: Path, options: Options) -> Iterator[list[Member]]:
     """Groups of runs still to be trained, in the study's order.
 
-    Groups follow from the study alone, not from how far it has come, so that a run always has the same company.
+    Groups follow from the study alone, not from how far it has come, so that a run always has the same company, but for
+    runs that failed.
     """
     grouped: dict[Any, dict[str, Member]] = {}
     for run in runs:
@@ -118,7 +122,8 @@ def pending(runs: Sequence[StudyRun], folder: Path, options: Options) -> Iterato
         grouped.setdefault((key, plan.iterations), {})[run.id] = (plan, run_folder(folder, run))
     for group in grouped.values():
         members = list(group.values())
-        size = options.lanes or len(members)
+        on_cpu = jax.default_backend() == "cpu" and not options.lockstep
+        size = options.lanes or (LANES if on_cpu else len(members))
         for first in range(0, len(members), size):
             part = members[first : first + size]
             left = [member for member in part if not is_finished(*member) and failure(member[1]) is None]

@@ -2,7 +2,8 @@
 
 Each run keeps an ordinary run's folder, which ``cppo train --resume``, ``eval`` and ``plot`` take. All members are
 saved at the same iterations; after a kill between two of those saves the group starts from the newest checkpoint that
-all of them have, so that its result is that of an undisturbed study, bit for bit.
+all of them have, so that its result is that of an undisturbed study, bit for bit (but
+for environments whose episodes cannot be saved: those start afresh).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from cppo import envs, log
+from cppo import envs, log, timing
 from cppo import plan as plans
 from cppo.display import Display
 from cppo.plan import Plan
@@ -113,6 +114,7 @@ class _Group:
     def train(self, stop: Stop, checkpoint_seconds: float, show: bool | None, title: str) -> None:
         began = last_saved = time.monotonic()
         total = self.plans[0].iterations
+        first = 0.0
 
         def elapsed() -> float:
             return self.seconds + time.monotonic() - began
@@ -121,6 +123,9 @@ class _Group:
             try:
                 for iteration in range(self.done + 1, total + 1):
                     self.state, metrics = self.lockstep.iterate(self.state)
+                    if iteration == self.done + 1:
+                        first = time.monotonic() - began
+                        self.lockstep.restart_clocks()
                     display.update(self._write(iteration, metrics, elapsed()), elapsed())
                     stopping = stop()
                     if iteration == total or stopping or time.monotonic() - last_saved >= checkpoint_seconds:
@@ -132,6 +137,10 @@ class _Group:
                 envs.close(self.lockstep.env)
                 for writer in self.writers:
                     writer.close()
+                parts = self.lockstep.seconds()
+                if show is not False and any(parts.values()):
+                    rest = time.monotonic() - began - first - sum(parts.values())
+                    print(timing.shares(parts | {timing.WORDS["other"]: max(0.0, rest)}, first))
         for plan, folder, alive in zip(self.plans, self.folders, self.alive, strict=True):
             if alive:
                 steps = total * self.lockstep.batch_size

@@ -11,6 +11,7 @@ and actions alone, so a run's result does not depend on its company, up to round
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -67,6 +68,9 @@ class Lockstep:
         self.clock = Clock()
         self._act = jax.jit(self._act_sections, static_argnums=0)
         self._needed: tuple[bool, ...] | None = None
+        ends = np.cumsum([len(learner.seeds) for learner in self.learners])
+        self._lanes = [slice(end - len(learner.seeds), end) for learner, end in zip(self.learners, ends, strict=True)]
+        self._compiled = False
         length = self.learners[0].length
         on_device = self.env.backend == "warp"
         self._device = collect.DeviceCollector(self.env, self._act_sections, length) if on_device else None
@@ -75,6 +79,18 @@ class Lockstep:
     def batch_size(self) -> int:
         """Environment steps of one run in an iteration."""
         return self.learners[0].batch_size
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by part since ``restart_clocks``: collecting for all, then the updates of each algorithm."""
+        parts = {"collecting": self.clock.seconds["collecting"]} if self.shared else {}
+        for indices, learner in zip(self.members, self.learners, strict=True):
+            name = ("" if self.shared else "collecting and ") + f"updates of {self.plans[indices[0]].algo}"
+            parts[name] = parts.get(name, 0.0) + learner.clock.seconds["update" if self.shared else "compiled"]
+        return parts
+
+    def restart_clocks(self) -> None:
+        for clock in (self.clock, *(learner.clock for learner in self.learners)):
+            clock.restart()
 
     def start(self, restart: int = 0) -> GroupState:
         """The state before the first step; ``restart`` as in ``Learner.start``."""
@@ -105,22 +121,33 @@ class Lockstep:
         if self._device is not None:  # as in ``Learner.iterate``: one device for all, or everything is compiled twice
             state = jax.device_put(state, jax.local_devices()[0])
         keys, act_keys, update_keys = zip(*(split3(part.key) for part in state.sections), strict=True)
-        acting = tuple((learner.settings, part.agent) for learner, part in self._parts(state))
+        acting = tuple(
+            (learner.settings, part.agent) for learner, part in zip(self.learners, state.sections, strict=True)
+        )
         leaves, structure = jax.tree.flatten(acting)
         obs, acting_keys = _concatenate([part.worlds.obs for part in state.sections]), jnp.concatenate(act_keys)
         if self._needed is None:
             self._needed = collect.needed(self._act_sections, structure, leaves, obs, acting_keys)
         leaves = collect.only(leaves, self._needed)
-        host_env, obs, rollout = self._collect(structure, leaves, state.host_env, obs, acting_keys)
-        sections, metrics, lane = [], [], 0
-        for (learner, part), key, update_key in zip(self._parts(state), keys, update_keys, strict=True):
-            mine = slice(lane, lane + len(learner.seeds))
-            own_rollout = jax.tree.map(lambda leaf, mine=mine: leaf[mine], rollout)
-            part, found = learner.absorb(part._replace(key=key), obs[mine], own_rollout, update_key)
-            sections.append(part)
-            metrics.append(found)
-            lane = mine.stop
-        return GroupState(tuple(sections), host_env), metrics
+        with self.clock("collecting"):
+            collected = self._collect(structure, leaves, state.host_env, obs, acting_keys)
+            host_env, obs, rollout = jax.block_until_ready(collected)
+
+        def absorb(number: int) -> tuple[TrainState, Metrics]:
+            learner, mine = self.learners[number], self._lanes[number]
+            own = jax.tree.map(lambda leaf: leaf[mine], rollout)
+            part = state.sections[number]._replace(key=keys[number])
+            return learner.absorb(part, obs[mine], own, update_keys[number])
+
+        numbers = range(len(self.learners))
+        if self._compiled:
+            results = [absorb(number) for number in numbers]
+        else:  # half a minute each where they wait for one another
+            with ThreadPoolExecutor(len(numbers)) as pool:
+                results = list(pool.map(absorb, numbers))
+            self._compiled = True
+        sections, metrics = zip(*results, strict=True)
+        return GroupState(sections, host_env), list(metrics)
 
     def _collect(
         self, structure: Any, leaves: list[Array], host_env: PyTree, obs: Array, keys: Array
@@ -134,17 +161,12 @@ class Lockstep:
         self, structure: Any, leaves: list[Array], obs: Array, keys: Array, t: Array | int
     ) -> tuple[Array, Array]:
         """Actions of all sections in one program, so that a step of the physics waits for one call."""
-        actions, lane = [], 0
-        for learner, own in zip(self.learners, jax.tree.unflatten(structure, leaves), strict=True):
-            mine = slice(lane, lane + len(learner.seeds))
+        actions = []
+        for learner, mine, own in zip(self.learners, self._lanes, jax.tree.unflatten(structure, leaves), strict=True):
             own_leaves, own_structure = jax.tree.flatten(own, is_leaf=lambda leaf: leaf is None)
             actions.append(learner.act_lanes(own_structure, own_leaves, obs[mine], keys[mine], t))
-            lane = mine.stop
         policies, environment = zip(*actions, strict=True)
         return jnp.concatenate(policies), jnp.concatenate(environment)
-
-    def _parts(self, state: GroupState) -> list[tuple[Learner, TrainState]]:
-        return list(zip(self.learners, state.sections, strict=True))
 
     def split(self, state: GroupState) -> list[TrainState]:
         """The training state of each plan by itself."""

@@ -1,7 +1,7 @@
 """Other people's figures, as return / cost at the end of training, to stand beside ours.
 
-``PAPER`` was read by eye off Figure 3 of Xuan et al. 2023; ``OMNISAFE`` is OmniSafe's benchmark table for 1e7 steps and
-limit 25. Environments and settings are not identical to ours: yardsticks, not targets of equality.
+``_PAPER`` was read by eye off Figures 3 and 4 of Xuan et al. 2023; ``_OMNISAFE`` is OmniSafe's benchmark table for
+1e7 steps and limit 25. Environments and settings are not identical to ours: yardsticks, not targets of equality.
 """
 
 from __future__ import annotations

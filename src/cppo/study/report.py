@@ -13,17 +13,14 @@ from cppo.study import replay, results
 from cppo.study.results import Record
 
 SCRIPTS = ("charts.js", "replay.js", "main.js")
-EPISODES = "replays.json"
 
 
 def write(folder: Path, out: Path, episodes: int = 2, steps: int | None = None) -> Path:
-    """The page of the study in ``folder``, written to ``out/index.html`` with its record and episodes beside it."""
+    """The page of the study in ``folder``, written to ``out/index.html``, its record beside it."""
     record = results.load(folder, steps)
     out.mkdir(parents=True, exist_ok=True)
     results.save(record, out)
     replays = record_episodes(folder, record, episodes) if episodes else []
-    if not replays and (out / EPISODES).is_file():
-        replays = json.loads((out / EPISODES).read_text())
     page = out / "index.html"
     page.write_text(render(record, replays), encoding="utf-8")
     return page

@@ -2,7 +2,7 @@
 
 ``digest`` reads run folders; ``load`` takes the record where it lies already (``results/`` of this repository). Curves
 are means over at most ``POINTS`` equal stretches of training, so that a record stays small however long the runs were.
-Whatever depends on the machine's speed stands under ``timing``.
+Whatever depends on the machine's speed stands under ``timing`` and ``measured``.
 """
 
 from __future__ import annotations
@@ -214,6 +214,8 @@ def _updates(frame: pd.DataFrame) -> dict[str, float | None]:
     ``target_kl`` is E[v log v], which the paper's appendix E puts between δ and δ' = δ/(2 ln 2 − 1) as long as v < 2;
     ``target_kl_within`` is the share of updates for which that holds.
     """
+    if "mode" in frame:
+        frame = frame.loc[np.asarray(frame["mode"] != "waiting")]  # the others were computed, but not made
     names = ("kl", "tracking_error", "bound_share", "above_two_share", "target_kl")
     found: dict[str, np.ndarray] = {name: _numbers(frame, name) for name in names if _logged(frame, name)}
     if "target_kl" in found:
@@ -260,7 +262,7 @@ def rounded(values: Any) -> Any:
 def summaries(record: Record) -> list[Record]:
     """One row a group: final return and cost, feasibility and training, with intervals, ranked within each environment.
 
-    Variants are ranked apart from plain algorithms, together with the plain run of their own algorithm.
+    Variants are not ranked.
     """
     seconds = {_key(one): one["seconds"] for one in record.get("measured", {}).get("update_times", ())}
     rows = [{**_summary(group), "update_seconds": seconds.get(_key(group))} for group in record["groups"]]
