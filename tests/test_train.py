@@ -15,8 +15,10 @@ import pytest
 
 import cppo
 from cppo import checkpoint, envs
+from cppo import plan as plans
 from cppo.envs.probes import ProbeBox
 from cppo.saving import Saver
+from cppo.train import _start_from
 from cppo.types import TrainingError, UsageError
 
 TIMING = {"seconds"}
@@ -146,6 +148,20 @@ def test_starting_from_a_trained_policy(tmp_path):
     assert first.policy(0).act(np.ones(1)).shape == (1,)
 
 
+def test_a_critic_that_does_not_fit_is_not_taken_in_part(tmp_path):
+    first = run(tmp_path / "first", steps=400)
+    second = plans.make("ppo_lag", "ProbeBox", settings={"critic_clock": True}, init_from=tmp_path / "first")
+    state = second.learner().start()
+    taken = _start_from(state, tmp_path / "first")
+    trained = checkpoint.load(checkpoint.latest(first.folder / "checkpoints"))[0]
+    now, before = checkpoint.named_arrays(taken), checkpoint.named_arrays(state)
+    for name, array in now.items():
+        if name.startswith("agent.policy"):
+            np.testing.assert_array_equal(array[0], trained[name][0])
+        elif name.startswith(("agent.value", "agent.cost_value")):
+            np.testing.assert_array_equal(array, before[name])
+
+
 def test_a_policy_from_another_environment_is_refused(tmp_path):
     run(tmp_path / "first", steps=400)
     with pytest.raises(UsageError, match="does not fit"):
@@ -178,10 +194,40 @@ class Broken(ProbeBox):
 
 def test_nan_costs_stop_the_run_and_keep_what_was_saved(tmp_path, monkeypatch):
     monkeypatch.setitem(envs.JAX_WORLDS, "Broken", Broken)
-    with pytest.raises(TrainingError, match="NaN or infinite rewards or costs"):
+    with pytest.raises(TrainingError, match="NaN or infinite rewards, costs or observations"):
         run(tmp_path / "run", env="Broken", checkpoint_seconds=0, settings={"batch_size": 100, "num_envs": 10})
     checkpoint.load(checkpoint.latest(tmp_path / "run" / "checkpoints"))
     assert all(row["nonfinite"] == 0 for row in rows(tmp_path / "run"))
+
+
+class Blind(Broken):
+    """Its observation becomes NaN, its rewards and costs do not."""
+
+    def step(self, state, action, key):
+        _, seen = ProbeBox.step(self, {"parity": state["t"]}, action, key)
+        obs = jnp.where(state["t"] > 3, jnp.nan, seen.obs)
+        return {"t": state["t"] + 1}, seen._replace(obs=obs)
+
+
+def test_nan_observations_stop_the_run(tmp_path, monkeypatch):
+    monkeypatch.setitem(envs.JAX_WORLDS, "Blind", Blind)
+    with pytest.raises(TrainingError, match="costs or observations in iteration 1"):
+        run(tmp_path / "run", env="Blind", settings={"batch_size": 100, "num_envs": 10})
+
+
+def test_short_rollouts_do_not_wait(tmp_path):
+    done = run(tmp_path / "run", env="PointCircle", seeds=1, steps=800, settings={"batch_size": 400, "num_envs": 40})
+    assert {row["mode"] for row in rows(done.folder)} <= {"normal", "recovery"}
+    assert rows(done.folder)[0]["cost"] is not None
+
+
+def test_restarted_worlds_have_other_episodes():
+    learner = plans.make("ppo", "PointCircle", settings={"num_envs": 4, "batch_size": 200}).learner()
+    used = {tuple(key) for key in np.asarray(learner.start_lanes()[1])}
+    first = jax.random.PRNGKey(learner.seeds[0])
+    used |= {tuple(np.asarray(key)) for key in jax.random.split(first, 3)}
+    for restart in range(1, 5):
+        assert not used & {tuple(key) for key in np.asarray(learner.start_lanes(restart)[1])}
 
 
 def test_training_waits_for_the_first_finished_episode(tmp_path):

@@ -145,7 +145,7 @@ def versions() -> dict[str, Any]:
         "cppo": _package_version("cppo") or "unknown",
         **_git_state(Path(__file__)),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "cpu_count": os.cpu_count(),
         "device": jax.local_devices()[0].device_kind,
         **{name: _package_version(name) for name in packages},

@@ -228,8 +228,8 @@ def refuse_nonfinite_signals(plan: Plan, metrics: Metrics, iteration: int) -> No
     bad = [seed for seed, number in zip(plan.seeds, np.asarray(metrics["nonfinite"]), strict=True) if number]
     if bad:
         raise TrainingError(
-            f"{plan.env} returned NaN or infinite rewards or costs in iteration {iteration} (seeds {bad}). "
-            "Everything up to the last checkpoint is saved; mend the environment, then resume."
+            f"{plan.env} returned NaN or infinite rewards, costs or observations in iteration {iteration} "
+            f"(seeds {bad}). Everything up to the last checkpoint is saved; mend the environment, then resume."
         )
 
 
@@ -269,20 +269,19 @@ def checkpoints_of(folder: Path) -> Path:
 
 
 def _start_from(state: TrainState, source: Path) -> TrainState:
-    """Policy, normaliser and critics of a trained run in place of fresh ones; lane i takes the source's lane i mod
-    n."""
+    """Policy, normaliser and critics of a trained run in place of fresh ones; lane i takes the source's lane i mod n.
+
+    Each is taken whole or, where it does not fit, not at all; the policy has to fit.
+    """
     arrays, _ = checkpoint.load(checkpoint.latest(checkpoints_of(source)))
     fresh = checkpoint.named_arrays(state)
     lanes = next(iter(fresh.values())).shape[0]
-    taken = 0
-    for name, array in fresh.items():
-        if name.startswith(("agent.policy", "agent.normaliser", "agent.value", "agent.cost_value")) and name in arrays:
-            old = arrays[name]
-            if old.shape[1:] == array.shape[1:]:
-                fresh[name] = old[np.arange(lanes) % old.shape[0]]
-                taken += name.startswith("agent.policy")
-    if taken < sum(name.startswith("agent.policy") for name in fresh):
-        raise UsageError(f"the policy in {source} does not fit this environment and network; train from scratch.")
+    for part in ("agent.policy", "agent.normaliser", "agent.value", "agent.cost_value"):
+        names = [name for name in fresh if name.startswith(part)]
+        if all(name in arrays and arrays[name].shape[1:] == fresh[name].shape[1:] for name in names):
+            fresh |= {name: arrays[name][np.arange(lanes) % arrays[name].shape[0]] for name in names}
+        elif part == "agent.policy":
+            raise UsageError(f"the policy in {source} does not fit this environment and network; train from scratch.")
     return checkpoint.restore(fresh, state)
 
 

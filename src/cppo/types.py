@@ -84,7 +84,8 @@ class Step(NamedTuple):
     ``obs`` is what to act on next (after a reset: the new episode's first observation); ``final_obs`` is the true
     successor of the step, which is what a critic must see. The two are equal where no episode ended.
     ``terminated`` is a true end (no future); ``truncated`` is a time limit (the future exists, unseen).
-    ``dropped`` marks episodes that were lost with the process they ran in; they are truncated and count nowhere.
+    ``dropped`` marks episodes that were lost with the process they ran in; they are truncated, and no mean over
+    episodes counts them (their last step, made up of what was known, is in the batch).
     Environments that lose none leave it out.
     """
 

@@ -148,23 +148,33 @@ def test_a_world_follows_the_threads_backend():
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["PointGoal1", "AntCircle"])
 def test_compiled_steps_are_single_steps(name):
-    """A compiled rollout against its own actions step by step. Sums in another order part an Ant within 50 steps."""
+    """Compiled rollouts of four steps against their own actions step by step, each from where the last one ended.
+
+    Sums in another order differ in their last digits, and contacts amplify that from step to step (an accelerometer
+    most): the first of four steps is held closely, of the others the median world.
+    """
     from cppo import collect, plan
 
-    steps = 20
+    steps, parted = 4, []
     learner = plan.make("ppo", name, backend="warp", settings={"num_envs": 64, "batch_size": 64 * steps}).learner()
     state = learner.start()
     leaves, structure = jax.tree.flatten((learner.settings, state.agent))
-    worlds = jax.tree.map(jnp.copy, state.host_env)
     collector = collect.DeviceCollector(learner.env, learner.act_lanes, steps)
-    _, _, rollout = collector(structure, leaves, state.host_env, state.worlds.obs, state.key)
-    for t in range(steps):
-        worlds, step = learner.env.advance(worlds, scale_action(learner.env.spec, rollout.action[0, t]))
-        far = np.abs(np.asarray(step.final_obs - rollout.next_obs[0, t]))
-        assert np.median(np.abs(step.reward - rollout.reward[0, t])) <= 1e-5
-        assert np.mean(far > 1e-2) <= 0.01, t  # a contact may come a step later
-        if t == 0:
-            np.testing.assert_allclose(step.reward, rollout.reward[0, 0], atol=1e-4)
+    there, obs = state.host_env, state.worlds.obs
+    for number in range(10):
+        here = jax.tree.map(jnp.copy, there)
+        keys = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(state.key)
+        there, obs, rollout = collector(structure, leaves, there, obs, keys)
+        for t in range(steps):
+            here, step = learner.env.advance(here, scale_action(learner.env.spec, rollout.action[0, t]))
+            far = np.abs(np.asarray(step.final_obs - rollout.next_obs[0, t])).max(axis=-1)
+            off = np.abs(np.asarray(step.reward - rollout.reward[0, t]))
+            parted.append((np.median(off), np.median(far), np.mean(far > 1e-2)))
+    off, far, share = np.array(parted).T
+    assert off.max() <= 1e-4
+    assert far.max() <= 1e-3
+    assert share[::steps].mean() <= 0.01
+    assert share.mean() <= 0.1
 
 
 @pytest.mark.gpu

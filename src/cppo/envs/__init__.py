@@ -148,10 +148,10 @@ def from_gymnasium(
 
     ``make`` is a registered name (``Name-v0``, ``module:Name-v0``), the import path of a class or function
     (``module:Name``), or a function without arguments. Costs come from ``cost(obs, action, next_obs, info)`` (a
-    function or its import path), else from ``info[key]`` of each of ``cost_keys``, else from safety-gymnasium's sixth
-    value, else from ``info["cost"]``. ``python`` runs the environment under another interpreter; ``episode_length``
-    imposes a time limit; ``workers`` processes share the worlds; a step that takes over ``timeout`` seconds counts
-    as hung.
+    function or its import path), else from ``info[key]`` of each of ``cost_keys``, else from safety-gymnasium's third
+    value of six, else from ``info["cost"]``. ``python`` runs the environment under another interpreter;
+    ``episode_length`` imposes a time limit; ``workers`` processes share the worlds; a step that takes over ``timeout``
+    seconds counts as hung.
     """
     keys = (cost_keys,) if isinstance(cost_keys, str) else tuple(cost_keys)
     interpreter = None if python is None else str(python)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from cppo.envs.arrays import Array, Key
+from cppo.envs.arrays import Array, Key, finite_or_zero
 from cppo.envs.checks import checked_actions, checked_double, checked_keys
 from cppo.envs.physics.ant import AntStep, AntThreads
 from cppo.envs.precision import double_on_cpu
@@ -73,8 +73,7 @@ class AntCircleEnv:
         age = state.age + 1
         outcome = ant_circle.advance(state.torso, moved.torso, moved.qpos, moved.qvel)
         truncated = (age >= SPEC.episode_length) & ~outcome.terminated
-        # A diverged simulation ends the episode; its numbers must not reach the critics.
-        obs, reward = (jnp.nan_to_num(x.astype(jnp.float32)) for x in (outcome.obs, outcome.reward))
+        obs, reward = (finite_or_zero(x.astype(jnp.float32)) for x in (outcome.obs, outcome.reward))
         step = Step(obs, obs, reward, outcome.cost.astype(jnp.float32), outcome.terminated, truncated)
         after = AntCircleState(moved.qpos, moved.qvel, moved.warm, moved.torso, state.key, age)
         return after, step, outcome.terminated | truncated

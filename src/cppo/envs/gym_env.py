@@ -3,9 +3,9 @@
     env = cppo.envs.from_gymnasium("CartPole-v1", cost=lambda obs, action, next_obs, info: abs(next_obs[0]) > 0.5)
     cppo.train("cppo", env, cost_limit=10)
 
-Here, and only here, costs are fished out of ``info`` (or safety-gymnasium's sixth value, or a function). Time limits
-are truncations, the last observation of an episode is kept apart from the first of the next, and the environment runs
-in processes of its own, under another interpreter where its pins ask for one (docs/environments-of-your-own.md).
+Here, and only here, costs are fished out of ``info`` (or safety-gymnasium's third value of six, or a function). Time
+limits are truncations, the last observation of an episode is kept apart from the first of the next, and the environment
+runs in processes of its own, under another interpreter where its pins ask for one (docs/environments-of-your-own.md).
 """
 
 from __future__ import annotations

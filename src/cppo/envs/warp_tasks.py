@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from cppo.envs import ant_circle as ant_threads
-from cppo.envs.arrays import Array, Key
+from cppo.envs.arrays import Array, Key, finite_or_zero
 from cppo.envs.checks import checked_keys
 from cppo.envs.physics.models import ant_model, navigation_model
 from cppo.envs.physics.warp import Moved, WarpPhysics
@@ -117,7 +117,7 @@ class WarpNavigation:
         terminated = outcome.lost | ~finite  # a diverged simulation ends the episode
         truncated = (age >= scene.episode_length) & ~terminated
         ended = terminated | truncated
-        obs, reward, cost = (jnp.nan_to_num(x) for x in (outcome.obs, outcome.reward, outcome.cost))
+        obs, reward, cost = (finite_or_zero(x) for x in (outcome.obs, outcome.reward, outcome.cost))
         now = Fresh(Bodies(moved.qpos, moved.qvel, moved.warm), task, state.key, obs)
         begun = select(ended, state.spare, now)
         step = Step(begun.obs, obs, reward, cost, terminated, truncated)
@@ -204,7 +204,7 @@ class WarpAntCircle:
         torso = moved.bodies[:, 3:5]  # body 1
         outcome = ant_circle.advance(state.torso, torso, moved.qpos, moved.qvel)
         truncated = (age >= self.spec.episode_length) & ~outcome.terminated
-        obs, reward = jnp.nan_to_num(outcome.obs), jnp.nan_to_num(outcome.reward)
+        obs, reward = finite_or_zero(outcome.obs), finite_or_zero(outcome.reward)
         now = AntState(Bodies(moved.qpos, moved.qvel, moved.warm), torso, state.key, age)
         after, next_obs = select(outcome.terminated | truncated, begin_ants(state.key), (now, obs))
         return after, Step(next_obs, obs, reward, outcome.cost, outcome.terminated, truncated)
