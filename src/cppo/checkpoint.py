@@ -219,7 +219,10 @@ def advice(path: Path, read: Callable[[Path], Any] = read_verified) -> str:
             read(other)
         except Unusable:
             continue
-        return f"Still good in the same folder: {other.name} (to use it, add --checkpoint {other.name})"
+        return (
+            f"Still good in the same folder: {other.name} (to use it, add --checkpoint {other.name}; "
+            "in a study, move the damaged one away and add --retry)"
+        )
     return "There is no other good checkpoint in the same folder"
 
 

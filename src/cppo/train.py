@@ -20,6 +20,7 @@ from rich.console import Console
 from cppo import checkpoint, envs, log, timing
 from cppo import loggers as loggers_module
 from cppo import plan as plans
+from cppo.claim import owned
 from cppo.display import Display
 from cppo.envs import VectorEnv
 from cppo.learner import Learner, TrainState
@@ -95,12 +96,13 @@ def begin(
     state = learner.start()
     if plan.init_from is not None:
         state = _start_from(state, Path(plan.init_from))
-    folder.mkdir(parents=True, exist_ok=True)
-    plan.save(folder, log.versions())
-    writer = log.RunWriter(folder, tensorboard=tensorboard)
-    saver = Saver(checkpoints_of(folder))
-    saver.save(0, state, {"wall_seconds": 0.0})
-    return _loop(plan, learner, state, folder, writer, saver, 0, 0.0, checkpoint_seconds, show, callback, loggers)
+    with owned(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        plan.save(folder, log.versions())
+        writer = log.RunWriter(folder, tensorboard=tensorboard)
+        saver = Saver(checkpoints_of(folder))
+        saver.save(0, state, {"wall_seconds": 0.0})
+        return _loop(plan, learner, state, folder, writer, saver, 0, 0.0, checkpoint_seconds, show, callback, loggers)
 
 
 def resume(
@@ -122,25 +124,28 @@ def resume(
     """
     loggers_module.check(loggers)
     folder = Path(folder)
-    plan = plans.load(folder)
-    plan = plan if env is None else plans.with_env(plan, env)
-    if steps is not None and steps != plan.steps:
-        plan = plans.with_steps(plan, steps)
-        plan.save(folder, log.versions())
-    use_compilation_cache()
-    learner = plan.learner()
-    saver = Saver(checkpoints_of(folder))
-    fresh = learner.start()
-    state, meta = saver.load(fresh, name)
-    if not learner.env.resumable:
-        if show is not False:
-            print(f"The state of {plan.backend} cannot be saved: episodes start afresh, everything else goes on.")
-        fresh = learner.start(restart=int(meta["iteration"]))
-        state = state._replace(host_env=fresh.host_env, worlds=fresh.worlds._replace(window=state.worlds.window))
-    done = int(meta["iteration"])
-    writer = log.RunWriter(folder, resume_iteration=done, tensorboard=tensorboard)
-    before = float(meta["wall_seconds"])
-    return _loop(plan, learner, state, folder, writer, saver, done, before, checkpoint_seconds, show, callback, loggers)
+    with owned(folder):
+        plan = plans.load(folder)
+        plan = plan if env is None else plans.with_env(plan, env)
+        if steps is not None and steps != plan.steps:
+            plan = plans.with_steps(plan, steps)
+            plan.save(folder, log.versions())
+        use_compilation_cache()
+        learner = plan.learner()
+        saver = Saver(checkpoints_of(folder))
+        fresh = learner.start()
+        state, meta = saver.load(fresh, name)
+        if not learner.env.resumable:
+            if show is not False:
+                print(f"The state of {plan.backend} cannot be saved: episodes start afresh, everything else goes on.")
+            fresh = learner.start(restart=int(meta["iteration"]))
+            state = state._replace(host_env=fresh.host_env, worlds=fresh.worlds._replace(window=state.worlds.window))
+        done = int(meta["iteration"])
+        writer = log.RunWriter(folder, resume_iteration=done, tensorboard=tensorboard)
+        before = float(meta["wall_seconds"])
+        return _loop(
+            plan, learner, state, folder, writer, saver, done, before, checkpoint_seconds, show, callback, loggers
+        )
 
 
 def _loop(
@@ -248,7 +253,8 @@ def _new_folder(plan: Plan, out: str | Path | None, overwrite: bool) -> Path:
             raise UsageError(f"{folder} exists and is not a run of cppo; choose another --out.")
         if not overwrite:
             raise UsageError(f"{folder} holds a run already. Go on with --resume {folder}, or add --overwrite.")
-        shutil.rmtree(folder)
+        with owned(folder):
+            shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

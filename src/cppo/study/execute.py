@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -65,11 +64,11 @@ def execute(
         raise UsageError(f"no run of study {study.name} is possible: {refused[0][1]}")
     refused_runs = [run for run, _ in refused]
     possible = [run for run in runs if run not in refused_runs]
+    _refuse_ambiguous(study, possible)
     write_manifest(study, folder, possible, refused)
     if options.retry:
         for run in possible:
-            if failure(run_folder(folder, run)) is not None:
-                shutil.rmtree(run_folder(folder, run))
+            (run_folder(folder, run) / ERROR).unlink(missing_ok=True)  # it goes on from its last checkpoint
     groups = list(pending(possible, folder, options))
     with stop_on_interrupt() as interrupted:
 
@@ -77,7 +76,7 @@ def execute(
             return interrupted.is_set() or (deadline is not None and time.time() >= deadline)
 
         if spread is not None:
-            spread(groups, deadline, options)
+            spread(groups, deadline, options, stop)
         else:
             for number, members in enumerate(groups):
                 if stop():
@@ -139,10 +138,12 @@ def outcome(folder: Path, runs: Sequence[StudyRun]) -> Outcome:
             continue
         place = run_folder(folder, run)
         problem = failure(place)
-        if problem is not None:
+        if is_finished(run.plan, place):
+            finished.append(run)
+        elif problem is not None:
             failed.append((run, problem))
         else:
-            (finished if is_finished(run.plan, place) else unfinished).append(run)
+            unfinished.append(run)
     return Outcome(finished, unfinished, failed)
 
 
@@ -173,6 +174,17 @@ def write_manifest(
 
 
 _WHICH = ("env", "algo", "variant", "seed")
+
+
+def _refuse_ambiguous(study: Study, runs: Sequence[StudyRun]) -> None:
+    """Two runs that a report could not tell apart."""
+    ids: dict[tuple[Any, ...], str] = {}
+    for run in runs:
+        if ids.setdefault((run.env, run.algo, run.variant, run.seed), run.id) != run.id:
+            raise UsageError(
+                f"study {study.name} asks for {run.label} with different settings in two parts; "
+                "write them as variants, for example variants = { slow = { kl = 0.005 } }."
+            )
 
 
 def _refused(runs: Sequence[StudyRun]) -> list[tuple[StudyRun, str]]:

@@ -3,7 +3,8 @@
 Each run keeps an ordinary run's folder, which ``cppo train --resume``, ``eval`` and ``plot`` take. All members are
 saved at the same iterations; after a kill between two of those saves the group starts from the newest checkpoint that
 all of them have, so that its result is that of an undisturbed study, bit for bit (but
-for environments whose episodes cannot be saved: those start afresh).
+for environments whose episodes cannot be saved: those start afresh). A finished run is never taken back to an earlier
+checkpoint, and a run that another process is training is left to it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from rich.console import Console
 
 from cppo import envs, log, timing
 from cppo import plan as plans
+from cppo.claim import claim
 from cppo.display import Display
 from cppo.plan import Plan
 from cppo.saving import Saver
@@ -32,11 +35,15 @@ Stop = Callable[[], bool]
 
 def is_finished(plan: Plan, folder: Path) -> bool:
     """Whether the run has as many steps as the plan wants."""
+    return finished_steps(folder) >= plan.iterations * plan.settings.batch_size
+
+
+def finished_steps(folder: Path) -> int:
+    """Environment steps that the run's summary covers; 0 where it has none."""
     try:
-        summary = json.loads((folder / "summary.json").read_text())
+        return json.loads((folder / "summary.json").read_text())["steps"]
     except (OSError, ValueError):
-        return False
-    return summary["steps"] >= plan.iterations * plan.settings.batch_size
+        return 0
 
 
 def failure(folder: Path) -> str | None:
@@ -67,9 +74,16 @@ def train_group(
     A member that fails (NaN in its rewards or its policy) is recorded in its folder; the others go on.
     """
     use_compilation_cache()
-    for part, done in _by_start(members):
-        if not stop():
-            _Group(part, done, tensorboard).train(stop, checkpoint_seconds, show, title)
+    with ExitStack() as stack:
+        mine = [member for member in members if stack.enter_context(claim(member[1]))]
+        if len(mine) < len(members) and show is not False:
+            print(
+                f"{len(members) - len(mine)} of {len(members)} runs are being trained by another process: left to it."
+            )
+        mine = [member for member in mine if not is_finished(*member)]  # another process may just have been at it
+        for part, done in _by_start(mine):
+            if not stop():
+                _Group(part, done, tensorboard).train(stop, checkpoint_seconds, show, title)
 
 
 class _Group:
@@ -91,6 +105,7 @@ class _Group:
             states = self.lockstep.split(fresh)
             for plan, folder, saver, state in zip(self.plans, self.folders, self.savers, states, strict=True):
                 if folder.exists():
+                    _refuse_progress(folder)
                     shutil.rmtree(folder)  # what a kill during the start left
                 folder.mkdir(parents=True)
                 plan.save(folder, versions)
@@ -203,16 +218,33 @@ def checkpoint_name(iteration: int) -> str:
 def _by_start(members: Sequence[tuple[Plan, Path]]) -> list[tuple[list[tuple[Plan, Path]], int]]:
     """The members with the iteration to start from: all together where a kill separated them by one save only."""
     saved = [_saved_iterations(folder) for _, folder in members]
-    common = set.intersection(*(set(found[-2:]) for found in saved))
-    if common:
-        return [(list(members), max(common))]
+    if members and (together := _common_start(members, saved)) is not None:
+        return [(list(members), together)]
     apart: dict[int, list[tuple[Plan, Path]]] = {}
     for member, found in zip(members, saved, strict=True):
         apart.setdefault(found[-1], []).append(member)
     return [(part, done) for done, part in sorted(apart.items())]
 
 
+def _common_start(members: Sequence[tuple[Plan, Path]], saved: Sequence[list[int]]) -> int | None:
+    """The newest checkpoint that all have, if those that are ahead of it are so by the save that a kill cut short."""
+    common = set.intersection(*(set(found[-2:]) for found in saved))
+    if not common:
+        return None
+    start = max(common)
+    ahead = {found[-1] for found in saved if found[-1] > start}
+    begun = all((folder / plans.FILE).is_file() for _, folder in members)
+    undone = any(finished_steps(folder) > start * plan.settings.batch_size for plan, folder in members)
+    return start if not ahead or (len(ahead) == 1 and begun and not undone) else None
+
+
 def _saved_iterations(folder: Path) -> list[int]:
     """Iterations of a run's checkpoints in order; [0] for a run that has not begun."""
     found = sorted(int(path.stem.split("-")[1]) for path in checkpoints_of(folder).glob("checkpoint-*.safetensors"))
     return found if found and (folder / plans.FILE).is_file() else [0]
+
+
+def _refuse_progress(folder: Path) -> None:
+    """A folder that begins anew must hold nothing worth keeping."""
+    if any(checkpoints_of(folder).glob("checkpoint-*[1-9]*.safetensors")) or (folder / "summary.json").is_file():
+        raise TrainingError(f"{folder} holds a run without its {plans.FILE}; put that back, or move the folder away.")

@@ -21,7 +21,7 @@ from cppo import plan as plans
 from cppo.settings import as_dict
 from cppo.study import published, stats
 from cppo.study.execute import MANIFEST
-from cppo.study.groups import failure
+from cppo.study.groups import failure, finished_steps
 from cppo.types import UsageError
 
 FILE = "results.json"
@@ -78,15 +78,15 @@ def digest(folder: Path, steps: int | None = None) -> Record:
     for entry in entries:
         place, label = entry["folder"], {key: entry[key] for key in ("env", "algo", "variant", "seed")}
         problem = entry.get("error") or (failure(place) if place else None)
-        if problem:
-            failed.append({**label, "error": problem})
-        elif not (_reached(place) >= steps if steps else (place / "summary.json").is_file()):
-            unfinished.append(label)
-        else:
+        if place and (_reached(place) >= steps if steps else _is_finished(entry)):
             _add(groups, entry, place, steps)
             found = json.loads((place / "versions.json").read_text())
             if found not in versions:
                 versions.append(found)
+        elif problem:
+            failed.append({**label, "error": problem})
+        else:
+            unfinished.append(label)
     measured = folder / MEASURED
     return {
         "format": FORMAT,
@@ -106,7 +106,7 @@ def run_folders(folder: Path) -> dict[tuple[str, str, str], list[tuple[int, Path
     if not (folder / MANIFEST).is_file() and not _run_folders(folder):
         return found
     for entry in _entries(folder)[0]:
-        if entry["folder"] and (entry["folder"] / "summary.json").is_file():
+        if entry["folder"] and _is_finished(entry):
             key = (entry["env"], entry["algo"], entry["variant"])
             found.setdefault(key, []).append((entry["seed"], entry["folder"]))
     return found
@@ -126,11 +126,35 @@ def _entries(folder: Path) -> tuple[list[Record], str, str]:
         entries += [
             {"env": plan.env, "algo": plan.algo, "variant": "", "seed": seed, "folder": place} for seed in plan.seeds
         ]
-    # The same seed twice means that the runs differ in something: then the folders' names tell them apart.
-    keys = [(entry["env"], entry["algo"], entry["seed"]) for entry in entries]
-    if len(set(keys)) < len(keys):
-        entries = [{**entry, "variant": entry["folder"].name} for entry in entries]
+    # Runs that differ in their settings, or have a seed twice, are told apart by the folders' names.
+    several = _several(entries)
+    entries = [
+        {**entry, "variant": entry["folder"].name if (entry["env"], entry["algo"]) in several else ""}
+        for entry in entries
+    ]
     return entries, folder.resolve().name, ""
+
+
+def _several(entries: list[Record]) -> set[tuple[str, str]]:
+    """Pairs of environment and algorithm whose runs are not seeds of one thing."""
+    seen: dict[tuple[str, str], tuple[list[int], list[Any]]] = {}
+    for entry in entries:
+        seeds, settings = seen.setdefault((entry["env"], entry["algo"]), ([], []))
+        seeds.append(entry["seed"])
+        own = as_dict(plans.load(entry["folder"]).settings)
+        if own not in settings:
+            settings.append(own)
+    return {pair for pair, (seeds, settings) in seen.items() if len(set(seeds)) < len(seeds) or len(settings) > 1}
+
+
+def _is_finished(entry: Record) -> bool:
+    """Whether the run has the steps that were last asked for, by the study or by its own plan."""
+    place: Path = entry["folder"]
+    if not (place / plans.FILE).is_file():
+        return False
+    plan = plans.load(place)
+    batch = plan.settings.batch_size
+    return finished_steps(place) >= -(-(entry.get("steps") or plan.steps) // batch) * batch
 
 
 def _run_folders(folder: Path) -> list[Path]:
@@ -149,21 +173,21 @@ def _reached(place: Path) -> int:
 def _add(groups: dict[tuple[str, str, str], Record], entry: Record, place: Path, steps: int | None) -> None:
     plan = plans.load(place)
     key = (entry["env"], entry["algo"], entry["variant"])
+    covered = steps or finished_steps(place)  # a run that is being extended may have logged more
     if key not in groups:
         groups[key] = {
             "env": plan.env,
             "algo": plan.algo,
             "variant": entry["variant"],
             "backend": plan.backend,
-            "steps": steps or plan.iterations * plan.settings.batch_size,
+            "steps": covered,
             "cost_limits": plan.cost_limits,
             "settings": as_dict(plan.settings),
             "seeds": [],
         }
     frame = log.read_metrics(place)
-    frame = frame.loc[frame["seed"] == entry["seed"]]
+    frame = frame.loc[(frame["seed"] == entry["seed"]) & (frame["steps"] <= covered)]
     if steps:
-        frame = frame.loc[frame["steps"] <= steps]
         summaries = log.summarise(frame, plan.cost_limits, float(_numbers(frame, "seconds")[-1]), steps)
     else:
         summaries = json.loads((place / "summary.json").read_text())
@@ -203,7 +227,7 @@ def _seed(frame: pd.DataFrame, summary: Record, limits: dict[str, float]) -> Rec
 
 
 def _switches(frame: pd.DataFrame) -> int | None:
-    """How often the update changed between normal and recovery; None where the method has no recovery."""
+    """How often the update changed between normal and recovery; None where it never recovered."""
     recovery = np.asarray(frame["mode"] == "recovery") if "mode" in frame else np.zeros(0, bool)
     return int(np.sum(recovery[1:] != recovery[:-1])) if recovery.any() else None
 
@@ -347,7 +371,8 @@ def _summary(group: Record) -> Record:
         "first_feasible": _mean(number("first_feasible")),
         "never_feasible": sum("first_feasible" in seed for seed in seeds) - len(number("first_feasible")),
         "to_90": _mean(number("to_90")),
-        "switches": _mean(number("switches")),
+        # A seed that never recovered did not switch, if its method can recover: as some other seed shows.
+        "switches": _mean([seed.get("switches") or 0 for seed in seeds]) if number("switches") else None,
         "updates": {name: _mean(values) for name, values in _by_name(seeds).items()},
         "published": published.figures(group["env"], group["algo"], group["variant"]),
         "rank": None,

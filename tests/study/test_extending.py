@@ -1,0 +1,106 @@
+"""A study that is extended, retried or run twice at once loses nothing, and its report says how far it is."""
+
+import json
+
+import pytest
+
+import cppo
+from cppo.claim import claim
+from cppo.study import execute, groups, results
+from cppo.study.definition import Part, Study
+from cppo.study.execute import Options, run_folder
+from cppo.types import UsageError
+
+QUICK = {"epochs": 2, "value_epochs": 2, "batch_size": 100, "num_envs": 10}
+
+
+def study(**changes):
+    part = dict(envs=["ProbeBox"], algos=["ppo_lag"], seeds=2, steps=300, settings=QUICK)
+    return Study("small", [Part(**(part | changes))])
+
+
+def train(folder, asked, **options):
+    return execute.execute(asked, folder, Options(show=False, **options))
+
+
+def lines(folder, run):
+    return (run_folder(folder, run) / "metrics.jsonl").read_text().splitlines()
+
+
+def test_a_failed_extension_keeps_the_finished_run_and_goes_on_when_retried(tmp_path):
+    train(tmp_path, study())
+    run = study().runs()[0]
+    before = lines(tmp_path, run)
+    groups.record_failure(run_folder(tmp_path, run), OSError("no space left"))
+    assert len(train(tmp_path, study()).finished) == 2
+    assert len(results.digest(tmp_path)["groups"][0]["seeds"]) == 2
+    failed = train(tmp_path, study(steps=600))
+    assert [problem for _, problem in failed.failed] == ["OSError: no space left"]
+    assert len(results.digest(tmp_path)["failed"]) == 1
+    assert len(train(tmp_path, study(steps=600), retry=True).finished) == 2
+    assert lines(tmp_path, run)[:3] == before  # with their times: nothing was computed anew
+
+
+def test_more_seeds_and_more_steps_do_not_start_finished_runs_anew(tmp_path):
+    train(tmp_path, study(seeds=1), checkpoint_seconds=1e9)
+    run = study().runs()[0]
+    before = lines(tmp_path, run)
+    assert groups._saved_iterations(run_folder(tmp_path, run)) == [0, 3]
+    assert len(train(tmp_path, study(steps=600)).finished) == 2
+    assert lines(tmp_path, run)[:3] == before
+
+
+def test_a_run_without_its_plan_is_refused_not_removed(tmp_path):
+    train(tmp_path, study(seeds=1))
+    run = study().runs()[0]
+    (run_folder(tmp_path, run) / "config.json").unlink()
+    before = lines(tmp_path, run)
+    done = train(tmp_path, study(seeds=1, steps=600))
+    assert "without its config.json" in done.failed[0][1]
+    assert lines(tmp_path, run) == before
+
+
+def test_a_run_of_another_process_is_left_to_it(tmp_path):
+    first = study().runs()[0]
+    with claim(run_folder(tmp_path, first)):
+        done = train(tmp_path, study())
+    assert ([run.seed for run in done.finished], [run.seed for run in done.unfinished]) == ([1], [0])
+    assert len(train(tmp_path, study()).finished) == 2
+
+
+def test_a_report_says_unfinished_while_a_study_is_being_extended(tmp_path):
+    train(tmp_path, study())
+    train(tmp_path, study(steps=600), budget=0.0)
+    record = results.digest(tmp_path)
+    assert (len(record["groups"]), len(record["unfinished"])) == (0, 2)
+    assert results.digest(tmp_path, steps=300)["groups"][0]["steps"] == 300
+    train(tmp_path, study(), budget=0.0)
+    assert results.digest(tmp_path)["groups"][0]["steps"] == 300
+
+
+def test_two_parts_that_a_report_could_not_tell_apart_are_refused(tmp_path):
+    parts = [Part(envs=["ProbeBox"], seeds=1, steps=300, settings={**QUICK, "beta": beta}) for beta in (0.3, 0.7)]
+    with pytest.raises(UsageError, match="with different settings in two parts"):
+        train(tmp_path, Study("twice", parts))
+    assert not tmp_path.joinpath("study.json").exists()
+
+
+def test_runs_of_other_settings_are_other_groups(tmp_path):
+    for seed, limit in enumerate((5.0, 20.0)):
+        cppo.train(
+            "ppo_lag", "ProbeBox", steps=200, seed=seed, cost_limit=limit, settings=QUICK, show=False,
+            out=tmp_path / f"limit{limit:g}",
+        )  # fmt: skip
+    record = results.load(tmp_path)
+    found = {group["variant"]: group["cost_limits"]["cost"] for group in record["groups"]}
+    assert found == {"limit5": 5.0, "limit20": 20.0}
+
+
+def test_a_seed_that_never_recovered_did_not_switch(tmp_path):
+    train(tmp_path, study())
+    record = results.digest(tmp_path)
+    (row,) = results.summaries(record)
+    assert row["switches"] is None
+    record["groups"][0]["seeds"][1]["switches"] = 19
+    (row,) = results.summaries(json.loads(json.dumps(record)))
+    assert row["switches"] == 9.5
