@@ -1,5 +1,8 @@
 """What J_c is averaged over."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -63,36 +66,93 @@ def test_short_rollouts_see_a_change_at_once():
     worlds, length, horizon = 30, 10, 100
     first = jnp.arange(worlds) * horizon // worlds
     running, window = episodes.start(worlds, 1, first)
-    by_end, by_rate = [], []
+    by_end, by_age = [], []
     for batch in range(45):
         before = running.length
         ends = (np.asarray(before)[None] + np.arange(1, length + 1)[:, None]) % horizon == 0
         cost = jnp.full((length, worlds), 0.5 if batch >= 30 else 0.1)
         running, window, means = account(running, window, cost, ends, min_episodes=1)
         age = episodes.ages(before, jnp.asarray(ends))
-        rate = episodes.by_rate(means, 2 * cost, cost[..., None], age, 1.0, horizon)
+        rate = episodes.by_age(means, 2 * cost, cost[..., None], age, jnp.asarray(ends), 1.0, horizon)
         by_end.append(float(means.cost[0]))
-        by_rate.append(float(rate.cost[0]))
-        assert float(rate.discounted_cost[0]) == pytest.approx(by_rate[-1], rel=1e-4)  # undiscounted here
-        assert float(rate.reward) == pytest.approx(2 * by_rate[-1], rel=1e-4)
-    np.testing.assert_allclose(by_rate, [10.0] * 30 + [50.0] * 15, rtol=1e-4)
+        by_age.append(float(rate.cost[0]))
+        assert float(rate.discounted_cost[0]) == pytest.approx(by_age[-1], rel=1e-4)  # undiscounted here
+        assert float(rate.reward) == pytest.approx(2 * by_age[-1], rel=1e-4)
+    np.testing.assert_allclose(by_age, [10.0] * 30 + [50.0] * 15, rtol=1e-4)
     assert by_end[30] < 15 and by_end[38] < 50 and by_end[44] == pytest.approx(50.0)
 
 
-def test_the_rate_counts_episodes_as_long_as_they_were():
+def test_early_ends_count_by_the_age_at_which_they_come():
     """Episodes that end after 4 of at most 10 steps, a cost of 1 in each first step."""
-    running, window = episodes.start(5, 1, jnp.asarray([0, 1, 2, 3, 0]))
-    before = running.length
+    before = episodes.start(5, 1, jnp.asarray([0, 1, 2, 3, 0]))[0].length
     ends = (np.asarray(before)[None] + np.arange(1, 9)[:, None]) % 4 == 0
     age = episodes.ages(before, jnp.asarray(ends))
     cost = jnp.where(age == 0, 1.0, 0.0)
-    nobody = episodes.by_rate(account(*episodes.start(5, 1), cost, 0 * ends)[2], cost, cost[..., None], age, 1.0, 10)
-    running, window, means = account(running, window, cost, ends)
-    rate = episodes.by_rate(means, cost, cost[..., None], age, 1.0, 10)
-    assert float(rate.length) == 4.0
-    assert float(rate.cost[0]) == pytest.approx(1.0)
-    assert int(rate.count) == 10
-    assert float(nobody.length) == 10.0 and int(nobody.count) == 4
+    nothing = account(*episodes.start(5, 1), cost, 0 * ends)[2]
+    found = episodes.by_age(nothing, cost, cost[..., None], age, jnp.asarray(ends), 1.0, 10)
+    assert float(found.length) == pytest.approx(4.0)
+    assert float(found.cost[0]) == pytest.approx(1.0)
+    assert int(found.count) == 10
+
+
+class Fallible:
+    """Worlds whose episodes end early with a chance of ``hazard`` a step, and cost 1 at ages below ``costly``."""
+
+    def __init__(self, worlds, length, horizon, costly, seed=0):
+        self.length, self.horizon, self.costly = length, horizon, costly
+        self.rng = np.random.default_rng(seed)
+        self.totals = episodes.start(worlds, 1, jnp.arange(worlds) * horizon // worlds)
+
+    def batch(self, hazard):
+        before = np.asarray(self.totals[0].length)
+        now, ends = before.copy(), []
+        for _ in range(self.length):
+            end = (now + 1 >= self.horizon) | (self.rng.random(len(now)) < hazard)
+            ends.append(end)
+            now = np.where(end, 0, now + 1)
+        *self.totals, found = self.books(*self.totals, jnp.asarray(np.array(ends)))
+        return float(found.cost[0])
+
+    @partial(jax.jit, static_argnums=0)
+    def books(self, running, window, ended):
+        age = episodes.ages(running.length, ended)
+        cost = (age < self.costly).astype(float)
+        running, window, means = account(running, window, cost, ended)
+        return running, window, episodes.by_age(means, cost, cost[..., None], age, ended, 1.0, self.horizon)
+
+
+def test_ages_that_have_drifted_together_do_not_bias_the_cost():
+    """A policy that falls, and stops to in the course of 30 batches: every episode then costs 100."""
+    worlds = Fallible(300, 100, 500, costly=100)
+    for batch in range(60):
+        worlds.batch(0.05 * 1e-3 ** min(1.0, batch / 30))
+    late = [worlds.batch(0.0) for _ in range(10)]
+    np.testing.assert_allclose(late, 100.0, rtol=0.01)
+
+
+def test_the_first_batches_do_not_take_short_episodes_for_all():
+    """A hazard of 1/200 makes episodes of 199 steps in the mean, which cost 1 a step; the first to end are short."""
+    hazard, found = 1 / 200, []
+    for seed in range(8):
+        worlds = Fallible(100, 100, 1000, costly=1000, seed=seed)
+        found.append([worlds.batch(hazard) for _ in range(6)])
+    true = (1 - (1 - hazard) ** 1000) / hazard
+    assert np.mean(found) == pytest.approx(true, rel=0.1)
+    assert np.all(np.mean(found, axis=0) > 0.7 * true)
+
+
+def test_ages_that_were_not_seen_leave_the_ended_episodes_to_count():
+    """All worlds at the same age: a batch sees a tenth of an episode."""
+    totals = episodes.start(10, 1)
+    for batch in range(12):
+        before = totals[0].length
+        ended = jnp.asarray((np.asarray(before)[None] + np.arange(1, 11)[:, None]) % 100 == 0)
+        age = episodes.ages(before, ended)
+        cost = jnp.ones((10, 10))
+        *totals, means = account(*totals, cost, ended, min_episodes=1)
+        found = episodes.by_age(means, cost, cost[..., None], age, ended, 1.0, 100)
+        assert int(found.count) == int(means.count) == (10 if batch == 9 else 1 if batch > 9 else 0)
+    assert float(found.cost[0]) == 100.0
 
 
 def test_ages_start_where_the_worlds_are_and_restart_at_ends():

@@ -216,7 +216,7 @@ def test_nan_observations_stop_the_run(tmp_path, monkeypatch):
 
 
 def test_short_rollouts_do_not_wait(tmp_path):
-    done = run(tmp_path / "run", env="PointCircle", seeds=1, steps=800, settings={"batch_size": 400, "num_envs": 40})
+    done = run(tmp_path / "run", env="PointCircle", seeds=1, steps=1600, settings={"batch_size": 800, "num_envs": 80})
     assert {row["mode"] for row in rows(done.folder)} <= {"normal", "recovery"}
     assert rows(done.folder)[0]["cost"] is not None
 

@@ -223,7 +223,7 @@ class DeviceCollector:
 def to_batch(
     worlds: Worlds, rollout: Rollout, cost_discount: Array | float, min_episodes: int, horizon: int | None = None
 ) -> tuple[Worlds, Batch]:
-    """Close the books of a rollout of one seed; with ``horizon``, the longest episode, J_c is taken by rate."""
+    """Close the books of a rollout of one seed; with ``horizon``, the longest episode, J_c is taken by age."""
     ended = rollout.terminated | rollout.truncated
     age = episodes.ages(worlds.running.length, ended)
     running, window, means = episodes.account(
@@ -237,5 +237,6 @@ def to_batch(
         rollout.dropped,
     )
     if horizon is not None:
-        means = episodes.by_rate(means, rollout.reward, rollout.cost, age, cost_discount, horizon)
+        counted = ended if rollout.dropped is None else ended & ~rollout.dropped
+        means = episodes.by_age(means, rollout.reward, rollout.cost, age, counted, cost_discount, horizon)
     return worlds._replace(running=running, window=window), Batch(*rollout[:7], age, means)

@@ -5,8 +5,10 @@ rollouts), the most recent earlier ones fill up; where none has ended yet, ``cou
 An episode that a world joined midway (staggered start) is not counted: its cost is incomplete.
 
 Rollouts of L steps with episodes of T > L would see J_c late: an episode that ends now was begun T/L policies ago.
-Where the worlds, staggered, cover all ages of an episode in every batch, ``by_rate`` takes J_c from the batch itself:
-mean cost of a step times mean length of an episode, which is E[C] by the renewal-reward theorem.
+Where the worlds, staggered, cover all ages of an episode in every batch, ``by_age`` takes J_c from the batch itself, as
+a life table does a life's expectation from one year's deaths: with S_a the probability that an episode is still running
+at age a, and c_a the mean cost of a step at that age, J_c = Σ_a S_a c_a. Both come from the newest policy alone, and
+worlds whose ages have drifted together (after many early ends) count each age as it deserves.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from jaxtyping import Array, Bool, Float
 from cppo.types import Episodes
 
 WINDOW = 100  # finished episodes remembered between batches
+UNSEEN = 0.1  # largest share of an episode's steps whose ages may be missing in a batch
 
 
 class Totals(NamedTuple):
@@ -86,33 +89,53 @@ def account(
     return running, window, _means(everything, chosen, number_ended)
 
 
-def covered(worlds: int, length: int, horizon: int) -> bool:
-    """Whether rollouts of staggered worlds are shorter than an episode but together cover all its ages.
+def covered(worlds: int, length: int, horizon: int, min_episodes: int) -> bool:
+    """Whether rollouts of staggered worlds are shorter than an episode but together as long as ``min_episodes``.
 
-    >>> covered(300, 100, 1000), covered(30, 1000, 1000), covered(1, 20, 50)
+    >>> covered(300, 100, 1000, 10), covered(30, 1000, 1000, 10), covered(10, 200, 1000, 10)
     (True, False, False)
     """
-    return length < horizon <= worlds * length
+    return length < horizon and min_episodes * horizon <= worlds * length
 
 
-def by_rate(
+def by_age(
     means: Episodes,
     reward: Float[Array, "time world"],
     cost: Float[Array, "time world constraint"],
     age: Float[Array, "time world"],
+    ended: Bool[Array, "time world"],
     cost_discount: Float[Array, ""] | float,
     horizon: int,
 ) -> Episodes:
-    """The same means from what the batch's steps earn and cost; until an episode ends, as long as they may get."""
-    length = jnp.where(means.count > 0, means.length, float(horizon))
-    weight = cost_discount ** age[..., None]
-    return means._replace(
-        reward=length * jnp.mean(reward),
-        cost=length * jnp.mean(cost, axis=(0, 1)),
-        discounted_cost=length * jnp.mean(weight * cost, axis=(0, 1)),
+    """The same means from the batch's steps by age; ``means`` as they are where too much of an episode was not seen.
+
+    Ages are taken in bins of w steps with a chance h of an early end at each step, so that an episode that enters a bin
+    makes (1 − (1 − h)^w)/h steps in it. A bin that nobody was in, as happens at great ages, is taken to be like the one
+    before.
+    """
+    width = max(1, reward.shape[0] // 10)
+    number = -(-horizon // width)
+    bins = jnp.clip(age // width, 0, number - 1).astype(jnp.int32).reshape(-1)
+    total = lambda x: jax.ops.segment_sum(x.reshape(bins.size, -1), bins, number)  # noqa: E731
+    steps = total(jnp.ones(bins.shape))
+    seen = steps[:, 0] > 0
+    last_seen = jax.lax.cummax(jnp.where(seen, jnp.arange(number), 0))
+    mean = lambda x: (total(x) / jnp.maximum(steps, 1.0))[last_seen]  # noqa: E731
+    hazard = mean((ended & (age + 1 < horizon)).astype(float))[:, 0]
+    widths = jnp.minimum(width, horizon - width * jnp.arange(number)).astype(float)
+    staying = (1.0 - hazard) ** widths
+    reached = jnp.concatenate([jnp.ones(1), jnp.cumprod(staying)[:-1]])
+    spent = reached * jnp.where(hazard > 0, (1.0 - staying) / jnp.where(hazard > 0, hazard, 1.0), widths)
+    length = jnp.sum(spent)
+    found = means._replace(
+        reward=spent @ mean(reward)[:, 0],
+        cost=spent @ mean(cost),
+        discounted_cost=spent @ mean(cost_discount ** age[..., None] * cost),
         length=length,
         count=jnp.maximum(1, reward.size / length).astype(jnp.int32),
     )
+    known = jnp.sum(jnp.where(seen, 0.0, spent)) <= UNSEEN * length
+    return jax.tree.map(lambda new, old: jnp.where(known, new, old), found, means)
 
 
 def ages(first: Float[Array, " world"], ended: Bool[Array, "time world"]) -> Float[Array, "time world"]:

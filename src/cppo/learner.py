@@ -41,7 +41,8 @@ class Learner:
         self.length = first.batch_size // self.worlds
         self.min_episodes = first.min_episodes
         horizon = env.spec.episode_length
-        self.horizon = horizon if episodes.covered(self.worlds, self.length, horizon) else None  # J_c by rate
+        by_age = env.spec.time_limit and episodes.covered(self.worlds, self.length, horizon, self.min_episodes)
+        self.horizon = horizon if by_age else None
         self.networks = networks_for(env.spec, first)
         self._iterate = jax.jit(jax.vmap(self._iterate_lane), donate_argnums=(1,))
         self._act = jax.jit(self.act_lanes, static_argnums=0)

@@ -72,6 +72,7 @@ class EnvSpec:
     cost_names: tuple[str, ...]
     cost_limits: tuple[float, ...]
     episode_length: int
+    time_limit: bool = True  # False: episodes may be longer than ``episode_length``, which is a guess
 
     @property
     def num_costs(self) -> int:

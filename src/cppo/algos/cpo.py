@@ -65,11 +65,8 @@ def update(networks: Networks, settings: CPOSettings, agent: Agent, batch: Batch
 
     def acceptable(flat: Array) -> Array:
         reward, cost = jnp.split(changes(flat), [1])
-        worst = jnp.max((cost - budget) / lengths)
-        less_violated = worst <= jnp.max(-budget / lengths)
-        cost_met = jnp.where(recovering, less_violated, jnp.all(cost <= jnp.maximum(budget, 0.0)))
         reward_met = jnp.any(budget < 0) | (reward[0] >= 0)
-        return (mean_kl(flat) <= settings.kl) & cost_met & reward_met
+        return (mean_kl(flat) <= settings.kl) & costs_met(cost, budget, lengths, recovering) & reward_met
 
     searched = trust_region.backtrack(
         acceptable, params, step, shrink=settings.search_shrink, tries=settings.search_tries
@@ -89,3 +86,17 @@ def update(networks: Networks, settings: CPOSettings, agent: Agent, batch: Batch
     agent = agent._replace(policy=as_tree(searched.params))
     agent, critic_metrics = fit_critics(networks, settings, agent, data, key)
     return observe(agent, batch), metrics | critic_metrics
+
+
+def costs_met(cost: Array, budget: Array, lengths: Array, recovering: Array) -> Array:
+    """Whether changes of the costs keep their budgets or, in recovery, make the largest violation no larger.
+
+    Violations count in lengths of the gradients; a cost without a gradient, which no step can mend, counts for none.
+
+    >>> move = lambda *cost: bool(costs_met(jnp.array(cost), jnp.array([-0.1, 0.05]), jnp.array([1e-10, 2.0]), True))
+    >>> move(0.0, 0.05), move(0.0, 5.0)
+    (True, False)
+    """
+    violation = lambda change: jnp.max(jnp.where(lengths > 1e-8, (change - budget) / lengths, -jnp.inf))  # noqa: E731
+    less_violated = violation(cost) <= jnp.maximum(violation(jnp.zeros_like(cost)), 0.0)
+    return jnp.where(recovering, less_violated, jnp.all(cost <= jnp.maximum(budget, 0.0)))

@@ -111,8 +111,10 @@ def describe(source: Source) -> EnvSpec:
         names = ("cost",)
     else:
         names = tuple(f"cost{i + 1}" for i in range(said["num_costs"]))
-    length = said["episode_length"] or NOMINAL_LENGTH
-    return EnvSpec(source.name, tuple(said["obs_shape"]), _action(source.name, said["action"]), names, (), length)
+    length = said["episode_length"]
+    action = _action(source.name, said["action"])
+    obs_shape = tuple(said["obs_shape"])
+    return EnvSpec(source.name, obs_shape, action, names, (), length or NOMINAL_LENGTH, time_limit=bool(length))
 
 
 class GymnasiumEnv:
