@@ -118,6 +118,8 @@ def test_a_name_can_be_many_things(tmp_path):
     assert from_gymnasium("CartPole-v1", cost="sample_envs:one").spec.episode_length == 500
     assert from_gymnasium(partial(sample_envs.limited, steps=4)).spec.episode_length == 4
     assert from_gymnasium("sample_envs:Line", episode_length=6).spec.episode_length == 6
+    assert from_gymnasium("sample_envs:Line", episode_length=6).spec.time_limit
+    assert not from_gymnasium("sample_envs:Line").spec.time_limit
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -18,9 +19,23 @@ from cppo.plots import COLOURS, LIMIT_COLOUR, STYLE
 from cppo.study import results
 from cppo.study.results import Record
 
-NAMES = {"cppo": "CPPO", "cpo": "CPO", "ppo": "PPO", "trpo": "TRPO", "ppo_lag": "PPO-Lag", "trpo_lag": "TRPO-Lag"}
+NAMES = {
+    "cppo": "CPPO",
+    "cpo": "CPO",
+    "ppo": "PPO",
+    "trpo": "TRPO",
+    "ppo_lag": "PPO-Lag",
+    "trpo_lag": "TRPO-Lag",
+    "ppo_pid": "PPO-PID",
+    "trpo_pid": "TRPO-PID",
+    "pcpo": "PCPO",
+    "focops": "FOCOPS",
+    "mpo": "MPO",
+    "cvpo": "CVPO",
+}
 _LIMIT = re.compile(r"limit (\S+)")
 _SERIES = (*COLOURS, "#7A4FD0", "#8A6D00")
+_DASHED: dict[str, Any] = {"color": LIMIT_COLOUR, "linestyle": (0, (5, 3)), "linewidth": 1.2}
 
 
 def write(record: Record, folder: Path) -> list[Path]:
@@ -66,66 +81,110 @@ def _has_curves(group: Record) -> bool:
 def _learning_curves(groups: list[Record]) -> Figure:
     envs = list(dict.fromkeys(group["env"] for group in groups))
     algos = list(dict.fromkeys(group["algo"] for group in groups))
-    figure = Figure(figsize=(max(4.2, 3.1 * len(envs)), 5.0), layout="constrained")
-    axes = figure.subplots(2, len(envs), sharex="col", squeeze=False)
-    for column, env in enumerate(envs):
+    most = max(len(group["cost_limits"]) for group in groups)
+    figure = Figure(figsize=(max(4.2, 3.1 * len(envs)), 2.5 * (1 + most)), layout="constrained")
+    axes = figure.subplots(1 + most, len(envs), sharex="col", squeeze=False)
+    for column, env in zip(axes.T, envs, strict=True):
         here = [group for group in groups if group["env"] == env]
-        name, limit = next(iter(here[0]["cost_limits"].items()))
-        for group in here:
-            colour = _SERIES[algos.index(group["algo"]) % len(_SERIES)]
-            _curve(axes[0, column], group, "return", colour)
-            _curve(axes[1, column], group, name, colour)
-        axes[1, column].axhline(limit, color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
-        axes[1, column].set_ylim(bottom=0)
-        axes[1, column].set_xlim(left=0)
-        axes[0, column].set_title(f"{env} ({'/'.join(sorted({str(len(g['seeds'])) for g in here}))} seeds)")
-        axes[1, column].set_xlabel("environment steps")
-        axes[1, column].xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes[1, column].xaxis.set_major_locator(MaxNLocator(4))
+        names = list(here[0]["cost_limits"])
+        for axis, name in zip(column, ["return", *names], strict=False):
+            for group in here:
+                _curve(axis, group, name, _SERIES[algos.index(group["algo"]) % len(_SERIES)])
+        for axis, name in zip(column[1:], names, strict=False):
+            for limit in dict.fromkeys(group["cost_limits"][name] for group in here):
+                axis.axhline(limit, **_DASHED)
+            axis.set_ylim(bottom=0)
+            if most > 1:
+                axis.set_ylabel(f"{name if len(names) > 1 else 'episode cost'} (dashed: limit)")
+        column[0].set_title(f"{env} ({_seeds(here)})")
+        for axis in column[1 + len(names) :]:
+            axis.set_visible(False)
+        _steps_below(column[len(names)])
     axes[0, 0].set_ylabel("episode return")
-    axes[1, 0].set_ylabel("episode cost (dashed: limit)")
+    if most == 1:
+        axes[1, 0].set_ylabel("episode cost (dashed: limit)")
     handles = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
     figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(6, 3 * len(envs)))
     return figure
 
 
+def _steps_below(axis: Axes) -> None:
+    axis.set_xlim(left=0)
+    axis.set_xlabel("environment steps")
+    axis.tick_params(labelbottom=True)  # a shared axis has its numbers at the figure's bottom alone
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def _seeds(groups: list[Record]) -> str:
+    """How many seeds stand behind the curves of several groups.
+
+    >>> _seeds([{"seeds": [1, 2, 3]}, {"seeds": [1]}]), _seeds([{"seeds": [1]}])
+    ('1 to 3 seeds', '1 seed')
+    """
+    numbers = sorted(len(group["seeds"]) for group in groups)
+    least, most = numbers[0], numbers[-1]
+    return f"{least} to {most} seeds" if least < most else f"{most} seed{'s' if most > 1 else ''}"
+
+
+def _together(steps: list[list[float]], values: list[list[float | None]]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps of the seed that ends first, and every seed's values there, (seed, step), NaN where unknown.
+
+    A point is the mean of the stretch up to it, so the first one holds for the steps before it, too.
+
+    >>> _together([[10, 20, 30, 40], [20, 40, 60]], [[1.0, 2.0, None, 4.0], [5.0, 7.0, 9.0]])[1].tolist()
+    [[1.0, 2.0, nan, 4.0], [5.0, 5.0, 6.0, 7.0]]
+    """
+    common = np.array(min(steps, key=lambda made: (made[-1], -len(made))), float)
+    return common, np.array([np.interp(common, x, np.array(y, float)) for x, y in zip(steps, values, strict=True)])
+
+
 def _curve(axis: Axes, group: Record, column: str, colour: str) -> None:
     curves = [seed["curve"] for seed in group["seeds"] if seed.get("curve")]
-    steps = np.array(max((curve["steps"] for curve in curves), key=len), float)
-    values = np.full((len(curves), len(steps)), np.nan)
-    for row, curve in zip(values, curves, strict=True):
-        row[: len(curve[column])] = [np.nan if x is None else x for x in curve[column]]
+    steps, values = _together([curve["steps"] for curve in curves], [curve[column] for curve in curves])
     known = np.isfinite(values).any(axis=0)
     steps, values = steps[known], values[:, known]
     mean = np.nanmean(values, axis=0)
     axis.plot(steps, mean, color=colour, linewidth=1.6, label=name_of(group))
     if len(curves) > 1:
-        spread = np.nanstd(values, axis=0, ddof=1)
+        spread = np.ma.masked_invalid(values).std(axis=0, ddof=1).filled(np.nan)
         axis.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
 
 
 def _variants(record: Record, env: str, algo: str) -> Figure:
     rows = [row for row in results.summaries(record) if (row["env"], row["algo"]) == (env, algo)]
-    figure = Figure(figsize=(8.4, 1.0 + 0.32 * len(rows)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    names = list(rows[0]["cost_limits"])
+    figure = Figure(figsize=(4.2 * (1 + len(names)), 1.0 + 0.32 * len(rows)), layout="constrained")
+    axes = figure.subplots(1, 1 + len(names), sharey=True)
     places = np.arange(len(rows))[::-1]
-    for axis, column, title in (
-        (left, lambda row: row["mean_return_t"], "final return"),
-        (right, lambda row: next(iter(row["cost"].values())), "final cost (dashed: limit)"),
-    ):
-        for place, row in zip(places, rows, strict=True):
-            value, low, high = column(row)
-            colour = COLOURS[1] if row["variant"] else COLOURS[0]
-            if np.isfinite(low):
-                axis.plot([low, high], [place, place], color=colour, linewidth=4, alpha=0.35, solid_capstyle="round")
-            axis.plot([value], [place], "o", color=colour, markersize=5)
-        axis.set_title(title)
-    right.axvline(next(iter(rows[0]["cost_limits"].values())), color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
-    left.set_yticks(places, [f"{row['variant'] or 'as chosen'} ({row['seeds']})" for row in rows])
-    left.set_ylim(-0.6, len(rows) - 0.4)
+    _intervals(axes[0], rows, places, [row["mean_return_t"] for row in rows])
+    axes[0].set_title("final return")
+    for axis, name in zip(axes[1:], names, strict=True):
+        _intervals(axis, rows, places, [row["cost"][name] for row in rows])
+        _limit_marks(axis, places, [row["cost_limits"][name] for row in rows])
+        axis.set_title(f"final {name if len(names) > 1 else 'cost'} (dashed: limit)")
+    axes[0].set_yticks(places, [f"{row['variant'] or 'as chosen'} ({row['seeds']})" for row in rows])
+    axes[0].set_ylim(-0.6, len(rows) - 0.4)
     title = f"{NAMES.get(algo, algo)} on {env}: mean and 95% interval (number of seeds)"
     figure.suptitle(title, fontsize=9.5)
     return figure
+
+
+def _intervals(axis: Axes, rows: list[Record], places: np.ndarray, found: list[Any]) -> None:
+    for place, row, (value, low, high) in zip(places, rows, found, strict=True):
+        colour = COLOURS[1] if row["variant"] else COLOURS[0]
+        if np.isfinite(low):
+            axis.plot([low, high], [place, place], color=colour, linewidth=4, alpha=0.35, solid_capstyle="round")
+        axis.plot([value], [place], "o", color=colour, markersize=5)
+
+
+def _limit_marks(axis: Axes, places: np.ndarray, limits: list[float]) -> None:
+    """One line where all rows have the same limit, else a mark at each row."""
+    if len(set(limits)) == 1:
+        axis.axvline(limits[0], **_DASHED)
+    else:
+        for place, limit in zip(places, limits, strict=True):
+            axis.plot([limit, limit], [place - 0.42, place + 0.42], **_DASHED)
 
 
 def _limits(record: Record, env: str) -> Figure:
@@ -146,7 +205,7 @@ def _limits(record: Record, env: str) -> Figure:
             axis.fill_between(limit, found[:, 1], found[:, 2], color=colour, alpha=0.12, linewidth=0)
             axis.set_xlabel("cost limit")
     ends = [0, right.get_xlim()[1]]
-    right.plot(ends, ends, color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
+    right.plot(ends, ends, **_DASHED)
     left.set_title(f"{env}: final return")
     right.set_title("final cost (dashed: the limit)")
     left.legend()
@@ -154,50 +213,57 @@ def _limits(record: Record, env: str) -> Figure:
 
 
 def _geometry(group: Record) -> Figure:
-    figure = Figure(figsize=(8.4, 4.6), layout="constrained")
+    figure = Figure(figsize=(8.4, 5.0), layout="constrained")
     axes = figure.subplots(2, 2)
     panels = (
-        (axes[0, 0], ("kl",), "KL of an update", 1.0),
+        (axes[0, 0], ("kl",), "KL of an update (dashed: trust region)", 1.0),
         (axes[0, 1], ("recovery",), "iterations in recovery, %", 100.0),
         (axes[1, 0], ("theta", "theta_reward", "theta_feasible"), "angles, degrees", 180 / np.pi),
     )
-    labels = {"theta": "chosen", "theta_reward": "best reward", "theta_feasible": "just feasible"}
     for axis, names, title, scale in panels:
         for name, colour in zip(names, COLOURS, strict=False):
-            values = [seed["diagnostics"][name] for seed in group["seeds"] if name in seed.get("diagnostics", {})]
-            if values:
-                steps = group["seeds"][0]["curve"]["steps"]
-                mean = scale * np.nanmean(np.array(values, float), axis=0)
-                axis.plot(steps, mean, color=colour, linewidth=1.4, label=labels.get(name, name))
+            _diagnostic(axis, group, name, scale, colour)
         axis.set_title(title)
-        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        _steps_below(axis)
         if len(axis.get_lines()) > 1:
             axis.legend()
+    limits = [x for seed in group["seeds"] for x in seed.get("diagnostics", {}).get("kl_limit", ()) if x]
+    if limits:
+        axes[0, 0].axhline(limits[0], **_DASHED)
+        axes[0, 0].set_ylim(top=max(axes[0, 0].get_ylim()[1], 1.08 * limits[0]))
     axes[0, 0].set_ylim(bottom=0)
-    limit = group["seeds"][0]["diagnostics"].get("kl_limit")
-    if limit:
-        axes[0, 0].axhline(limit[0], color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
+    axes[0, 1].set_ylim(-4, 104)
     _scatter(axes[1, 1], group)
-    figure.suptitle(
-        f"CPPO on {group['env']}: geometry of its updates, mean of {len(group['seeds'])} seeds", fontsize=9.5
-    )
+    figure.suptitle(f"CPPO on {group['env']}: geometry of its updates, mean of {_seeds([group])}", fontsize=9.5)
     return figure
 
 
+def _diagnostic(axis: Axes, group: Record, name: str, scale: float, colour: str) -> None:
+    seeds = [seed for seed in group["seeds"] if seed.get("curve") and name in seed.get("diagnostics", {})]
+    if not seeds:
+        return
+    labels = {"theta": "chosen", "theta_reward": "best reward", "theta_feasible": "just feasible"}
+    steps, values = _together([s["curve"]["steps"] for s in seeds], [s["diagnostics"][name] for s in seeds])
+    mean = scale * np.ma.masked_invalid(values).mean(axis=0)
+    # Where the chosen angle is the one that is just feasible, it shows between the dashes.
+    style = (0, (3, 2)) if name == "theta_feasible" else "-"
+    axis.plot(steps, mean, color=colour, linewidth=1.4, linestyle=style, label=labels.get(name, name))
+
+
 def _scatter(axis: Axes, group: Record) -> None:
+    found = [seed.get("diagnostics", {}) for seed in group["seeds"]]
     pairs = [
         (x, y)
-        for seed in group["seeds"]
-        for x, y in zip(seed["diagnostics"].get("predicted", ()), seed["diagnostics"].get("realised", ()), strict=True)
+        for one in found
+        for x, y in zip(one.get("predicted", ()), one.get("realised", ()), strict=True)
         if x is not None and y is not None
     ]
-    axis.set_title("change in cost: realised over predicted")
+    axis.set_title("change in cost (line: as predicted)")
+    axis.set(xlabel="predicted", ylabel="realised")
     if pairs:
         x, y = np.array(pairs).T
         axis.plot(x, y, ".", color=COLOURS[0], alpha=0.4, markersize=4)
-        ends = [min(x.min(), y.min()), max(x.max(), y.max())]
-        axis.plot(ends, ends, color="#444444", linewidth=0.8)
-        axis.set_xlabel("predicted")
+        axis.axline((0, 0), slope=1, color="#444444", linewidth=0.8)
 
 
 def _paths(seeds: list[Record]) -> Figure:
@@ -233,7 +299,7 @@ def _plane(axis: Axes, seed: Record) -> None:
     side = 1.15 * max(np.ptp(x), np.ptp(y))
     left, low = (x.min() + x.max() - side) / 2, (y.min() + y.max() - side) / 2
     axis.axvspan(left - side, seed["budget"], color="#2E8B57", alpha=0.12, linewidth=0, label="within the limit")
-    axis.axvline(seed["budget"], color=LIMIT_COLOUR, linestyle=(0, (5, 3)), linewidth=1.2)
+    axis.axvline(seed["budget"], **_DASHED)
     angle = seed["theta_reward"]
     along = (-np.sin(angle), np.cos(angle))
     axis.axline((0, 0), along, color="#444444", linewidth=0.9, linestyle=":", label="return unchanged")

@@ -14,11 +14,11 @@ import jax
 import numpy as np
 
 from cppo import envs
-from cppo.envs import ant_circle, point_circle
+from cppo.envs import ant_circle, history, point_circle
 from cppo.envs.precision import double_on_cpu
 from cppo.envs.tasks import ant_circle as ant_task
 from cppo.envs.tasks import navigation
-from cppo.envs.tasks.scenes import GOAL_SIZE, PILLAR_RADIUS, SCENES, VASE_HALF, Scene
+from cppo.envs.tasks.scenes import CIRCLE_RADIUS, GOAL_SIZE, PILLAR_RADIUS, SCENES, VASE_HALF, WALL, Scene
 from cppo.run import Policy, Run
 
 DIGITS = 3
@@ -36,9 +36,11 @@ def record(policy: Policy, env: str, episodes: int = 1, seed: int = EPISODE_SEED
     """The first episode of ``episodes`` worlds under ``policy``, actions sampled as in training."""
     backend = "auto" if env in envs.JAX_WORLDS else "threads"
     core = envs.build(env, episodes, backend)
+    look = _look(env)
+    if policy.settings.encoder == "gru":
+        core, look = history.History(core, policy.settings.memory), lambda state: _look(env)(state.env)
     advance = jax.jit(core.advance) if core.jittable else core.advance
     state, obs = core.init(jax.random.split(jax.random.PRNGKey(seed), episodes))
-    look = _look(env)
     frames, rewards, costs, ended = [look(state)], [], [], []
     for t in range(core.spec.episode_length):
         action = policy.act(np.asarray(obs), deterministic=False, seed=seed + t)
@@ -90,7 +92,8 @@ def _rounded(values: np.ndarray) -> Any:
 
 def _view(env: str, moving: list[dict[str, Any]]) -> list[float]:
     """A square that holds the scene and the agent's whole path: x and y of its lower left corner, and its side."""
-    half = {"PointCircle": 17.5, "AntCircle": 12.0}.get(env, 1.9)
+    half = {"PointCircle": 17.5, "AntCircle": 12.0}.get(env)
+    half = half or max(SCENES[env].half_extent, CIRCLE_RADIUS) + 0.4
     points = np.array([[-half, -half], [half, half]])
     for shape in moving:
         points = np.concatenate([points, np.asarray(shape["track"])[:, :2]])
@@ -101,15 +104,22 @@ def _view(env: str, moving: list[dict[str, Any]]) -> list[float]:
 
 
 def _fixed(env: str) -> list[dict[str, Any]]:
+    """Circle tasks: the circle, and the bounds of x and perhaps y beyond which a step costs."""
     circles = {
-        "PointCircle": (point_circle.RADIUS, point_circle.CORRIDOR),
-        "AntCircle": (ant_task.RADIUS, ant_task.LINE),
+        "PointCircle": (point_circle.RADIUS, point_circle.CORRIDOR, "x"),
+        "AntCircle": (ant_task.RADIUS, ant_task.LINE, "x"),
+    }
+    circles |= {
+        scene.name: (CIRCLE_RADIUS, WALL, "xy"[: scene.walls // 2])
+        for scene in SCENES.values()
+        if scene.task == "circle"
     }
     if env not in circles:
         return []
-    radius, line = circles[env]
-    return [{"name": "circle", "kind": "ring", "size": radius, "at": [0.0, 0.0]}, {"name": "corridor", "kind": "band",
-             "size": line, "at": [0.0, 0.0]}]  # fmt: skip
+    radius, line, axes = circles[env]
+    place = {"at": [0.0, 0.0]}
+    bands = [{"name": f"bound of {axis}", "kind": "band", "axis": axis, "size": line, **place} for axis in axes]
+    return [{"name": "circle", "kind": "ring", "size": radius, **place}, *bands]
 
 
 def _look(env: str) -> Seen:
@@ -148,13 +158,14 @@ def _navigation(scene: Scene, state: Any) -> Shapes:
             "size": PILLAR_RADIUS,
             "at": np.asarray(state.task.pillars)[:, number],
         }
-    shapes["goal"] = {"kind": "goal", "size": GOAL_SIZE, "at": np.asarray(state.task.goal)}
+    if scene.task != "circle":
+        shapes["goal"] = {"kind": "goal", "size": GOAL_SIZE, "at": np.asarray(state.task.goal)}
     objects = qpos[:, scene.robot.positions :].reshape(len(qpos), scene.free_objects, 7)
     for number in range(scene.free_objects):
         w, x, y, z = objects[:, number, 3:].T
         turn = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
         vase = number < scene.vases
-        shapes["vase" if vase else "box"] = {
+        shapes[f"vase{number}" if vase else "box"] = {
             "kind": "vase" if vase else "box",
             "size": VASE_HALF if vase else 1.5 * scene.robot.box_half,  # the columns stand out by half of it
             "at": np.column_stack([objects[:, number, :2], turn]),

@@ -27,7 +27,10 @@ def write(folder: Path, out: Path, episodes: int = 2, steps: int | None = None) 
 
 
 def record_episodes(folder: Path, record: Record, episodes: int) -> list[Record]:
-    """Episodes of each algorithm's median seed, and of ``no recovery``; variants beyond that would crowd the page."""
+    """Episodes of each algorithm's median seed, and of ``no recovery``; variants beyond that would crowd the page.
+
+    A run that cannot be replayed here has an ``error`` in place of its ``episodes``.
+    """
     found = []
     for (env, algo, variant), runs in results.run_folders(folder).items():
         if not replay.can_replay(env) or variant not in ("", "no recovery"):
@@ -38,8 +41,17 @@ def record_episodes(folder: Path, record: Record, episodes: int) -> list[Record]
         group, place = groups[0], dict(runs)[seed]
         limit = sum(group["cost_limits"].values())
         about = {"env": env, "algo": algo, "variant": variant, "seed": seed, "limit": limit}
-        found.append({**about, "episodes": replay.of_run(place, seed, episodes)})
+        found.append({**about, **_episodes(place, seed, episodes)})
     return found
+
+
+def _episodes(place: Path, seed: int, episodes: int) -> Record:
+    try:
+        return {"episodes": replay.of_run(place, seed, episodes)}
+    except Exception as error:  # whatever it is, the rest of the page is worth having
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(f"No replay of {place}: {reason}")
+        return {"error": reason}
 
 
 def _median_seed(group: Record) -> int:

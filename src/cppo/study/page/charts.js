@@ -56,12 +56,25 @@ function extent(values, include = []) {
   return [low - pad, high + pad];
 }
 
-// Mean and standard deviation over seeds at each point; seeds may end at different lengths.
+// The value of a line at a step up to its last. A point is the mean of the stretch up to it, so the first holds before it, too.
+function valueAt(steps, line, step) {
+  const next = steps.findIndex((other) => other >= step), before = line[next - 1], after = line[next];
+  if (next === 0 || steps[next] === step) return after;
+  if (before === null || after === null) return null;
+  return before + ((after - before) * (step - steps[next - 1])) / (steps[next] - steps[next - 1]);
+}
+
+// Lines of several seeds at the same steps: those of the seed that ends first.
+function together(steps, lines) {
+  const x = steps.reduce((a, b) => (b.at(-1) < a.at(-1) || (b.at(-1) === a.at(-1) && b.length > a.length) ? b : a));
+  return { x, lines: lines.map((line, i) => x.map((step) => valueAt(steps[i], line, step))) };
+}
+
+// Mean and standard deviation over seeds at each point.
 function meanAndSpread(curves) {
-  const length = Math.max(...curves.map((curve) => curve.length));
   const mean = [], spread = [];
-  for (let i = 0; i < length; i++) {
-    const known = curves.map((curve) => curve[i]).filter((x) => x !== null && x !== undefined);
+  for (let i = 0; i < curves[0].length; i++) {
+    const known = curves.map((curve) => curve[i]).filter((x) => x !== null);
     const m = known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
     const v = known.length > 1 ? known.reduce((a, b) => a + (b - m) ** 2, 0) / (known.length - 1) : 0;
     mean.push(m);
@@ -112,7 +125,7 @@ function chart(series, options) {
     const [least, most] = options.within || [-Infinity, Infinity];
     const edge = (one, i, sign) => (one.mean[i] === null ? null : Math.min(most, Math.max(least, one.mean[i] + sign * one.spread[i])));
     const values = drawn.flatMap((one) => one.band ? one.mean.flatMap((m, i) => (m === null ? [] : [edge(one, i, -1), edge(one, i, 1)])) : one.lines.flat());
-    const [yLow, yHigh] = extent(values, [...(options.limit ?? null) === null ? [] : [options.limit], ...(options.zero ? [0] : [])]);
+    const [yLow, yHigh] = extent(values, [...(options.limit ?? null) === null ? [] : [options.limit], ...(options.zero ? [0] : []), ...[least, most].filter(Number.isFinite)]);
     const xs = drawn.flatMap((one) => one.x);
     const [xLow, xHigh] = options.tightX ? extent(xs) : [Math.min(0, ...xs), Math.max(1, ...xs)];
     const X = (x) => left + ((x - xLow) / (xHigh - xLow)) * (width - left - right);
@@ -183,25 +196,28 @@ function hover(box, svg, drawn, at) {
   });
 }
 
-// rows: [{name, colour, value, low, high, mark}]: a dot with its interval on a line each.
+// rows: [{name, colour, value, low, high, limit}]: a dot with its interval on a line each, and the limit where there is one.
 function intervals(rows, options) {
   const box = element("div", { class: "chart" });
   return responsive(box, (width) => {
     box.replaceChildren();
     const left = Math.min(170, width * 0.4), right = 54, top = 24, step = 28, height = top + rows.length * step + 26;
     const svg = shape(box, "svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": options.title });
-    const [low, high] = extent(rows.flatMap((row) => [row.value, row.low, row.high]), [0, ...(options.limit ?? null) === null ? [] : [options.limit]]);
+    const limits = rows.flatMap((row) => row.limit ?? []), oneLimit = new Set(limits).size === 1;
+    const [low, high] = extent(rows.flatMap((row) => [row.value, row.low, row.high]), [0, ...limits]);
     const X = (x) => left + ((x - low) / (high - low)) * (width - left - right);
     shape(svg, "text", { x: 0, y: 12, class: "label" }, options.title);
     for (const x of ticks(low, high, (width - left) / 80)) {
       shape(svg, "line", { x1: X(x), x2: X(x), y1: top, y2: height - 24, class: "gridline" });
       shape(svg, "text", { x: X(x), y: height - 8, "text-anchor": "middle" }, tick(x));
     }
-    if ((options.limit ?? null) !== null) shape(svg, "line", { x1: X(options.limit), x2: X(options.limit), y1: top - 4, y2: height - 24, class: "limit" });
+    const limit = (value, from, to) => shape(svg, "line", { x1: X(value), x2: X(value), y1: from, y2: to, class: "limit" });
+    if (oneLimit) limit(limits[0], top - 4, height - 24);
     rows.forEach((row, i) => {
       const y = top + (i + 0.5) * step;
       shape(svg, "text", { x: left - 10, y: y + 4, "text-anchor": "end" }, row.name);
       if (row.low !== null && row.high !== null) shape(svg, "line", { x1: X(row.low), x2: X(row.high), y1: y, y2: y, stroke: row.colour, "stroke-width": 5, "stroke-opacity": 0.3, "stroke-linecap": "round" });
+      if (!oneLimit && (row.limit ?? null) !== null) limit(row.limit, y - step / 2 + 2, y + step / 2 - 2);
       if (row.value !== null) shape(svg, "circle", { cx: X(row.value), cy: y, r: 5, fill: row.colour });
       shape(svg, "text", { x: width, y: y + 4, "text-anchor": "end" }, short(row.value));
     });

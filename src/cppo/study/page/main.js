@@ -35,6 +35,16 @@ function interval(found, digits = short) {
   return element("span", {}, digits(found[0]), element("small", { text: range }));
 }
 
+function verdict(row, name) {
+  const cost = row.cost[name][0];
+  return cost === null ? "faint" : cost > row.cost_limits[name] ? "bad" : "good";
+}
+
+function seedsOf(groups) {
+  const numbers = groups.map((group) => group.seeds.length), least = Math.min(...numbers), most = Math.max(...numbers);
+  return `${least < most ? `${least} to ` : ""}${most} seed${most > 1 ? "s" : ""}`;
+}
+
 // --- at a glance -----------------------------------------------------------------------------------------------------
 
 function glance() {
@@ -42,12 +52,13 @@ function glance() {
   if (!ranked.length) return;
   const tiles = ranked.map((env) => {
     const best = data.rows.find((row) => row.env === env && row.rank === 1);
-    const feasible = best.relative_cost <= 1, cost = Object.values(best.cost)[0];
+    const feasible = best.relative_cost !== null && best.relative_cost <= 1, names = Object.keys(best.cost);
+    const costs = names.flatMap((name) => [` · ${names.length > 1 ? name : "cost"} `, element("span", { class: verdict(best, name), text: `${short(best.cost[name][0])} / ${tick(best.cost_limits[name])}` })]);
     return element("div", { class: "card tile" },
       element("h3", { text: env }),
       element("div", { class: "big", text: `${nameOf(best)}` }),
-      element("div", { class: "small" }, `return ${short(best.mean_return)} · cost `, element("span", { class: feasible ? "good" : "bad", text: `${short(cost[0])} / ${tick(limitOf(best))}` })),
-      element("div", { class: "small", text: feasible ? `best return within the limit, ${best.within_count} of ${best.seeds} seeds within` : "none is within the limit; this one is nearest" }));
+      element("div", { class: "small" }, `return ${short(best.mean_return)}`, ...costs),
+      element("div", { class: "small", text: feasible ? `best return within the limit${names.length > 1 ? "s" : ""}, ${best.within_count} of ${best.seeds} seed${best.seeds > 1 ? "s" : ""} within` : "none is within the limit; this one is nearest" }));
   });
   section("glance", "At a glance", "For each environment the algorithm that ranks first: within the limit before over it, then by return. Means over seeds and the last tenth of training.", element("div", { class: "tiles" }, ...tiles));
 }
@@ -55,9 +66,11 @@ function glance() {
 // --- learning curves -------------------------------------------------------------------------------------------------
 
 function seriesOf(groups, column) {
-  return groups.filter((group) => !hidden.has(nameOf(group)) && group.seeds.some((seed) => seed.curve && seed.curve[column])).map((group) => {
-    const seeds = group.seeds.filter((seed) => seed.curve && seed.curve[column]);
-    return { name: nameOf(group), colour: colourOf(group.algo, group.variant), x: seeds.reduce((a, b) => (b.curve.steps.length > a.length ? b.curve.steps : a), []), lines: seeds.map((seed) => seed.curve[column]), band: !singleSeeds };
+  return groups.filter((group) => !hidden.has(nameOf(group))).flatMap((group) => {
+    const curves = group.seeds.map((seed) => seed.curve).filter((curve) => curve && curve[column]);
+    const look = { name: nameOf(group), colour: colourOf(group.algo, group.variant) };
+    if (singleSeeds) return curves.map((curve) => ({ ...look, x: curve.steps, lines: [curve[column]] }));
+    return curves.length ? [{ ...look, ...together(curves.map((curve) => curve.steps), curves.map((curve) => curve[column])), band: true }] : [];
   });
 }
 
@@ -87,9 +100,8 @@ function curves(id, heading, note, wanted) {
   if (!groups.length) return;
   const cards = [...new Set(groups.map((group) => group.env))].map((env) => {
     const here = groups.filter((group) => group.env === env);
-    const seeds = [...new Set(here.map((group) => group.seeds.length))].join(" or ");
     const limits = here[0].cost_limits;
-    return element("div", { class: "card" }, element("h3", {}, env, element("small", { class: "faint", text: `  ${seeds} seeds, ${short(Math.max(...here.map((group) => group.steps)))} steps each` })),
+    return element("div", { class: "card" }, element("h3", {}, env, element("small", { class: "faint", text: `  ${seedsOf(here)}, ${short(Math.max(...here.map((group) => group.steps)))} steps each` })),
       chart(() => seriesOf(here, "return"), { title: "episode return", height: 220 }),
       ...Object.entries(limits).map(([name, limit], i, all) => chart(() => seriesOf(here, name), { title: all.length > 1 ? `episode cost: ${name}` : "episode cost", height: 190, limit: here.every((group) => group.cost_limits[name] === limit) ? limit : null, zero: true, within: [0, Infinity], xlabel: i === all.length - 1 ? "environment steps" : "" })));
   });
@@ -104,8 +116,8 @@ function finals() {
     const head = ["", "#", "seeds", "return (IQM)", "cost", "worst seed", "within", "iterations over", "excess cost", "switches", "steps to limit", "to 90%"];
     const body = rows.map((row) => {
       const cells = Object.entries(row.cost).map(([name, cost]) => {
-        const over = cost[0] > row.cost_limits[name];
-        return element("div", { class: over ? "bad" : "good" }, over ? "✗ " : "✓ ", interval(cost), ` / ${tick(row.cost_limits[name])}`);
+        const mark = { bad: "✗ ", good: "✓ ", faint: "" }[verdict(row, name)];
+        return element("div", { class: verdict(row, name) }, Object.keys(row.cost).length > 1 ? `${name} ` : "", mark, interval(cost), ` / ${tick(row.cost_limits[name])}`);
       });
       return element("tr", { class: row.rank === 1 ? "lead" : "" },
         element("td", {}, nameOf(row)), element("td", { text: row.rank || "" }), element("td", { text: row.seeds }),
@@ -143,12 +155,17 @@ function improvement() {
   const rows = data.improvements.map((row) => {
     const [value, low, high] = row.probability, track = element("span", { class: "bar-track" });
     const range = element("i"), mark = element("b");
-    range.style.left = `${100 * low}%`; range.style.width = `${Math.max(1, 100 * (high - low))}%`;
-    mark.style.left = `calc(${100 * value}% - 1px)`;
-    track.append(range, mark);
+    if (low !== null && high !== null) {
+      range.style.left = `${100 * low}%`; range.style.width = `${Math.max(1, 100 * (high - low))}%`;
+      track.append(range);
+    }
+    if (value !== null) {
+      mark.style.left = `calc(${100 * value}% - 1px)`;
+      track.append(mark);
+    }
     return element("tr", {}, element("td", { text: `${title(row.algo)} over ${title(row.other)}` }), element("td", {}, track), element("td", {}, interval(row.probability, (x) => `${Math.round(100 * x)}%`)), element("td", { class: "left faint", text: row.envs.join(", ") }));
   });
-  section("improvement", "Probability of improvement", "How probably a random seed of the first beats a random seed of the second, averaged over environments, with 95% bootstrap intervals. Seeds within the limit come before those over it, whatever their return.", element("div", { class: "card scroll" }, element("table", {}, element("tbody", {}, ...rows))));
+  section("improvement", "Probability of improvement", "How probably a random seed of the first beats a random seed of the second, averaged over environments, with 95% intervals. Seeds within the limit come before those over it, whatever their return.", element("div", { class: "card scroll" }, element("table", {}, element("tbody", {}, ...rows))));
 }
 
 // --- variants --------------------------------------------------------------------------------------------------------
@@ -163,11 +180,12 @@ function ablation() {
       const named = (row) => row.variant || "as chosen";
       const colour = (row) => (row.variant ? colourOf(row.algo, row.variant) : "var(--accent)");
       const dots = (found) => ({ value: found[0], low: found[1], high: found[2] });
-      const cost = (row) => Object.values(row.cost)[0];
+      const names = Object.keys(rows[0].cost);
+      const same = (name) => rows.every((row) => row.cost_limits[name] === rows[0].cost_limits[name]);
       cards.push(element("div", { class: "card" }, element("h3", { text: `${title(algo)} on ${env}` }),
         element("div", { class: "grid" },
           intervals(rows.map((row) => ({ name: named(row), colour: colour(row), ...dots(row.mean_return_t) })), { title: "final return, mean and 95% interval" }),
-          intervals(rows.map((row) => ({ name: named(row), colour: colour(row), ...dots(cost(row)) })), { title: `final cost, limit ${tick(limitOf(rows[0]))}`, limit: limitOf(rows[0]) }))));
+          ...names.map((name) => intervals(rows.map((row) => ({ name: named(row), colour: colour(row), ...dots(row.cost[name]), limit: row.cost_limits[name] })), { title: `final ${names.length > 1 ? name : "cost"}${same(name) ? `, limit ${tick(rows[0].cost_limits[name])}` : " (dashed: its limit)"}` })))));
     }
   }
   if (cards.length) section("ablation", "One thing changed at a time", "Each line is the same algorithm with one setting changed; dots are means over seeds, bars Student’s 95% intervals.", ...cards);
@@ -202,12 +220,16 @@ function diagnostics() {
   const fill = () => {
     const group = groups[+select.value], seeds = group.seeds.filter((seed) => seed.diagnostics && seed.curve);
     const has = (name) => seeds.some((seed) => seed.diagnostics[name]);
-    const one = (name, label, colour, scale = 1) => ({ name: label, colour, x: seeds[0].curve.steps, lines: seeds.filter((seed) => seed.diagnostics[name]).map((seed) => seed.diagnostics[name].map((v) => (v === null ? null : v * scale))), band: true });
+    const one = (name, label, colour, scale = 1) => {
+      const known = seeds.filter((seed) => seed.diagnostics[name]), scaled = (v) => (v === null ? null : v * scale);
+      return { name: label, colour, ...together(known.map((seed) => seed.curve.steps), known.map((seed) => seed.diagnostics[name].map(scaled))), band: true };
+    };
+    const trust = seeds.flatMap((seed) => seed.diagnostics.kl_limit || []).find((limit) => limit !== null) ?? null;
     const cards = [];
     const add = (series, options) => cards.push(element("div", { class: "card" }, chart(series, { height: 210, xlabel: "environment steps", ...options })));
-    if (has("kl")) add([one("kl", "KL", "var(--c0)")], { title: "KL of an update", zero: true, limit: has("kl_limit") ? seeds[0].diagnostics.kl_limit[0] : null, limitLabel: "trust region" });
+    if (has("kl")) add([one("kl", "KL", "var(--c0)")], { title: "KL of an update", zero: true, limit: trust, limitLabel: "trust region" });
     if (has("recovery")) add([one("recovery", "recovery", "var(--c1)", 100)], { title: "iterations in recovery, %", zero: true, within: [0, 100] });
-    if (has("theta")) add([one("theta", "chosen θ", "var(--c0)", 57.2958), ...(has("theta_reward") ? [one("theta_reward", "best reward", "var(--c2)", 57.2958)] : []), ...(has("theta_feasible") ? [one("theta_feasible", "just feasible", "var(--c3)", 57.2958)] : [])], { title: "angles in the advantages’ plane, degrees", keys: true });
+    if (has("theta")) add([one("theta", "chosen θ", "var(--c0)", 57.2958), ...(has("theta_reward") ? [one("theta_reward", "best reward", "var(--c2)", 57.2958)] : []), ...(has("theta_feasible") ? [{ ...one("theta_feasible", "just feasible", "var(--c3)", 57.2958), dash: "4 3" }] : [])], { title: "angles in the advantages’ plane, degrees", keys: true });
     if (has("tracking_error")) add([one("tracking_error", "error", "var(--c7)")], { title: "tracking error ‖v − r‖ / ‖v − 1‖", zero: true });
     if (has("calibration")) add([one("calibration", "factor", "var(--c6)")], { title: "calibration of predicted costs" });
     if (has("multiplier")) add([one("multiplier", "λ", "var(--c3)")], { title: "multiplier", zero: true });

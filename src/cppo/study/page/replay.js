@@ -1,6 +1,12 @@
 // Episodes from above, several algorithms side by side: play, pause, drag, choose.
 
-function replaySection(replays) {
+function replaySection(all) {
+  const replays = all.filter((one) => one.episodes);
+  const missing = all.filter((one) => !one.episodes).map((one) => element("p", { class: "note", style: "margin-top:14px", text: `Left out: ${nameOf(one)} on ${one.env}, seed ${one.seed} (${one.error}).` }));
+  return replays.length ? [...player(replays), ...missing] : missing;
+}
+
+function player(replays) {
   const environments = [...new Set(replays.map((one) => one.env))];
   const state = { env: environments[0], episode: 0, frame: 0, playing: false, speed: 1, hidden: new Set(), clock: 0 };
   const stage = element("div", { class: "stage", id: "stage" });
@@ -101,7 +107,7 @@ function replaySection(replays) {
   const keys = element("div", { class: "keys" });
   function name() {
     const present = new Set(chosen().flatMap((one) => [...one.episodes[0].fixed, ...one.episodes[0].moving].map((thing) => thing.kind)));
-    const kinds = [["agent", "agent", "robot"], ["hazard", "hazard", "hazard, costs 1 a step"], ["goal", "goal", "goal"], ["box", "box", "box to push"], ["vase", "vase", "vase"], ["pillar", "pillar", "pillar"], ["ring", "goal", "circle to run along"], ["band", "bad", "outside the corridor a step costs 1"], ["agent", "bad", "path and frame turn red at a cost"]];
+    const kinds = [["agent", "agent", "robot"], ["hazard", "hazard", "hazard, costs 1 a step"], ["goal", "goal", "goal"], ["box", "box", "box to push"], ["vase", "vase", "vase"], ["pillar", "pillar", "pillar"], ["ring", "goal", "circle to run along"], ["band", "bad", "beyond the dashed lines a step costs 1"], ["agent", "bad", "path and frame turn red at a cost"]];
     keys.replaceChildren(...kinds.filter(([kind]) => present.has(kind)).map(([, colour, text]) => {
       const dot = element("span", { class: "dot" });
       dot.style.background = `var(--${colour})`;
@@ -146,11 +152,14 @@ function drawThing(pen, one, at, X, Y, scale, width, paintOf) {
   const x = X(at[0]), y = Y(at[1]), size = one.size * scale;
   pen.globalAlpha = 1;
   if (one.kind === "band") {
+    const [low, high] = one.axis === "y" ? [Y(one.size), Y(-one.size)] : [X(-one.size), X(one.size)];
+    pen.save();
+    if (one.axis === "y") pen.transform(0, 1, 1, 0, 0, 0); // as for x, mirrored at the diagonal
     pen.globalAlpha = 0.1; pen.fillStyle = paintOf("bad");
-    pen.fillRect(0, 0, X(-one.size), width); pen.fillRect(X(one.size), 0, width, width);
+    pen.fillRect(0, 0, low, width); pen.fillRect(high, 0, width, width);
     pen.globalAlpha = 0.8; pen.strokeStyle = paintOf("bad"); pen.lineWidth = 1.4; pen.setLineDash([6, 4]);
-    for (const edge of [-one.size, one.size]) { pen.beginPath(); pen.moveTo(X(edge), 0); pen.lineTo(X(edge), width); pen.stroke(); }
-    pen.setLineDash([]);
+    for (const edge of [low, high]) { pen.beginPath(); pen.moveTo(edge, 0); pen.lineTo(edge, width); pen.stroke(); }
+    pen.restore();
   } else if (one.kind === "ring") {
     pen.strokeStyle = paintOf("goal"); pen.lineWidth = 2; pen.globalAlpha = 0.75;
     pen.beginPath(); pen.arc(x, y, size, 0, 7); pen.stroke();
