@@ -9,6 +9,7 @@ from scipy import stats
 import cppo
 from cppo import certify
 from cppo.cli import main
+from cppo.evaluate import EpisodeTotals
 from cppo.types import UsageError
 
 EPISODE = 50.0
@@ -41,6 +42,11 @@ def test_the_bounds_order_and_shrink():
     assert certify.betting(np.zeros(1000), EPISODE, 0.95) == pytest.approx(EPISODE * np.log(20) / 900, rel=0.1)
 
 
+def test_at_low_confidence_the_bound_may_lie_below_the_mean():
+    costs = np.linspace(0.0, EPISODE, 100)
+    assert 0.0 < certify.betting(costs, EPISODE, 0.05) < costs.mean()
+
+
 def test_student_is_exact_for_normal_values_and_clopper_pearson_covers():
     rng = np.random.default_rng(3)
     samples = rng.normal(3.0, 1.0, (4000, 8))
@@ -53,7 +59,7 @@ def test_student_is_exact_for_normal_values_and_clopper_pearson_covers():
     assert stats.binom.cdf(4, 60, bound) == pytest.approx(0.1)
 
 
-def test_certify_a_saved_policy(tmp_path, capsys):
+def test_certify_a_saved_policy(tmp_path, capsys, monkeypatch):
     quick = {"epochs": 1, "value_epochs": 1}
     run = cppo.train(
         "ppo_lag", "ProbeBox", steps=400, out=tmp_path / "run", settings=quick, show=False, tensorboard=False
@@ -68,3 +74,34 @@ def test_certify_a_saved_policy(tmp_path, capsys):
         certify.certify(run, episodes=60, largest_step_cost=0.1)
     with pytest.raises(UsageError, match="confidence is 2"):
         certify.certify(run, confidence=2.0)
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(UsageError, match=r"largest_step_cost is .* above 0"):
+            certify.certify(run, largest_step_cost=wrong)
+    costs = np.array([[3.0], [2.0]])
+    monkeypatch.setattr(certify, "rollout", lambda *_: EpisodeTotals(costs[:, 0], costs, costs[:, 0], dropped=3))
+    main(["certify", str(run.folder)])
+    assert "lost with their process (3 here" in capsys.readouterr().out
+    costs[0] = -3.0
+    with pytest.raises(UsageError, match=r"an episode cost -3; .* at least 0"):
+        certify.certify(run, episodes=2)
+
+
+def test_certify_in_the_environment_that_was_trained_on(tmp_path, monkeypatch):
+    """Its own cost function, through a recurrent policy's window, with a process that dies on the way."""
+    monkeypatch.setenv("TROUBLE", str(tmp_path / "letters"))
+    (tmp_path / "letters").write_text("")
+    env = cppo.envs.from_gymnasium("sample_envs:Trouble", cost="sample_envs:one", episode_length=10, workers=1)
+    quick = {"epochs": 1, "value_epochs": 1, "hidden": (4,), "batch_size": 40, "num_envs": 2}
+    quick |= {"encoder": "gru", "memory": 2}
+    run = cppo.train(
+        "ppo_lag", env, steps=40, cost_limit=10, out=tmp_path / "run", settings=quick, show=False, tensorboard=False
+    )
+    closed = []
+    monkeypatch.setattr(
+        certify.envs, "close", lambda core, close=certify.envs.close: (closed.append(core), close(core))
+    )
+    (tmp_path / "letters").write_text("x")
+    found = certify.certify(run, episodes=4, num_envs=2)
+    assert found["constraints"]["cost"]["mean"] == 10.0 and closed
+    assert (found["episodes"], found["dropped_episodes"]) == (4, 2)  # both worlds were in the process that died
+    assert "lost with their process (2 here" in found["assumptions"][-1]

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from cppo import cli
 from cppo.cli import _repeat_set, main
+from cppo.types import UsageError
 
 
 def cppo(*words, code=0):
@@ -83,3 +85,26 @@ def test_set_takes_several_values():
         "2",
     ]
     assert _repeat_set(["--set", "a", "--x"]) == ["--set", "a", "--x"]
+
+
+@pytest.mark.parametrize("text", ["pip install 'cppo[ray]'", "no run [/x] here", "a trailing \\", "env :smile: [red]"])
+def test_errors_are_printed_as_they_are(text, capsys, monkeypatch):
+    def fail(argv):
+        raise UsageError(text)
+
+    monkeypatch.setattr(cli, "parse", fail)
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == f"cppo: {text}\n"
+
+
+def test_names_with_brackets_are_printed_as_they_are(capsys, monkeypatch):
+    found = {"algo": "ppo", "env": "module[/x]:Name", "cost_limits": {"cost[left]": 1.0}}
+    number = {"mean": 0.5, "half_width": 0.1}
+    row = {"seed": 0, "actions": "sampled", "return": number, "cost": {"cost[left]": number}, "feasible": True}
+    monkeypatch.setattr(sys.modules["cppo.evaluate"], "evaluate", lambda *_, **__: found | {"policies": [row]})
+    monkeypatch.setattr(cli, "console", cli.Console(width=200))
+    main(["eval", "no/such/run"])
+    out = capsys.readouterr().out
+    assert "ppo on module[/x]:Name" in out and "cost[left] (limit 1)" in out

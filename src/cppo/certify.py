@@ -32,7 +32,7 @@ from jaxtyping import Float
 from scipy import optimize, stats
 
 from cppo import envs
-from cppo.evaluate import rollout
+from cppo.evaluate import fresh_worlds, rollout
 from cppo.run import Run
 from cppo.types import UsageError
 
@@ -48,8 +48,8 @@ def betting(values: Float[np.ndarray, " n"], largest: float, confidence: float) 
     spread = (0.25 + np.cumsum((x - mean) ** 2)) / (count + 1)
     before = np.concatenate([[0.25], spread[:-1]])  # what was known when betting on episode i
     bets = np.minimum(np.sqrt(2.0 * target / (n * before)), MOST_BET)
-    missing = lambda m: float(np.sum(np.log1p(bets * (m - x)))) - target  # noqa: E731 (grows with m)
-    return largest if missing(1.0) <= 0.0 else largest * float(optimize.brentq(missing, x.mean(), 1.0))
+    missing = lambda m: float(np.sum(np.log1p(bets * (m - x)))) - target  # noqa: E731 (grows with m from below 0)
+    return largest if missing(1.0) <= 0.0 else largest * float(optimize.brentq(missing, 0.0, 1.0))
 
 
 def empirical_bernstein(values: Float[np.ndarray, " n"], largest: float, confidence: float) -> float:
@@ -105,10 +105,16 @@ def certify(
         raise UsageError(f"episodes is {episodes}; a bound needs at least 2, and says something from some hundred on.")
     if not 0.0 < confidence < 1.0:
         raise UsageError(f"confidence is {confidence}; it must lie between 0 and 1, for example 0.95.")
+    if not 0.0 < largest_step_cost < np.inf:
+        raise UsageError(f"largest_step_cost is {largest_step_cost}; it must be a number above 0, for example 1.")
     plan = run.plan
     chosen = run.best_seed if trained_seed is None else trained_seed
-    env = envs.make(plan.env, min(num_envs, episodes), plan.backend)
-    totals = rollout(run.policy(chosen), env, episodes, deterministic, seed)
+    policy = run.policy(chosen)
+    worlds = fresh_worlds(plan, min(num_envs, episodes))
+    try:
+        totals = rollout(policy, worlds, episodes, deterministic, seed)
+    finally:
+        envs.close(worlds.core)
     largest = plan.spec.episode_length * largest_step_cost
     constraints = {
         name: _constraint(totals.cost[:, index], limit, largest, confidence)
@@ -120,6 +126,7 @@ def certify(
         "seed": chosen,
         "actions": "deterministic" if deterministic else "sampled",
         "episodes": len(totals.reward),
+        "dropped_episodes": totals.dropped,
         "confidence": confidence,
         "return": float(totals.reward.mean()),
         "largest_episode_cost": largest,
@@ -128,15 +135,28 @@ def certify(
             "episodes are independent and the environment stays as it was tested",
             f"the cost of an episode lies in [0, {largest:g}]",
             "each bound holds by itself with the stated confidence, not all of them at once",
+            *_of_dropped(totals.dropped),
         ],
     }
 
 
+def _of_dropped(number: int) -> list[str]:
+    """What must be assumed of episodes that nobody saw the end of."""
+    if not number:
+        return []
+    return [f"episodes that were lost with their process ({number} here, left out) cost no more than the others"]
+
+
 def _constraint(costs: Float[np.ndarray, " n"], limit: float, largest: float, confidence: float) -> dict[str, Any]:
-    if costs.min() < 0.0 or costs.max() > largest:
+    if costs.min() < 0.0:
         raise UsageError(
-            f"an episode cost {costs.max():g}, outside [0, {largest:g}]: give the largest cost of a step "
-            f"(--largest-step-cost), or the bounds on the expected cost do not hold."
+            f"an episode cost {costs.min():g}; the bounds hold for costs of at least 0 only: "
+            "certify a run whose cost function gives no step less than 0."
+        )
+    if costs.max() > largest:
+        raise UsageError(
+            f"an episode cost {costs.max():g}, more than {largest:g}, the episode's length times the largest cost of a "
+            "step: give the largest that a step can cost (--largest-step-cost), or the bounds do not hold."
         )
     over = int(np.sum(costs > limit))
     bounds = {

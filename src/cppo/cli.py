@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from cppo.commands.bench import Bench
 from cppo.commands.certify import CertifyCommand
@@ -99,9 +101,9 @@ class Train:
                 overwrite=self.overwrite,
                 **options,
             )
-        console.print(summary_table(run.summary, f"{run.plan.algo} on {run.plan.env}"))
+        console.print(summary_table(run.summary, escape(f"{run.plan.algo} on {run.plan.env}")))
         console.print(sentence(run.summary["time"]), highlight=False)
-        console.print(f"Saved in {run.folder}. See it with: cppo plot {run.folder}", highlight=False)
+        console.print(f"Saved in {run.folder}. See it with: cppo plot {run.folder}", highlight=False, markup=False)
 
 
 @dataclass
@@ -131,9 +133,10 @@ class Eval:
         if self.json:
             print(json.dumps(result, indent=2))
             return
-        table = Table(title=f"{result['algo']} on {result['env']}: {self.episodes} episodes each, mean ± 95% interval")
+        title = f"{result['algo']} on {result['env']}: {self.episodes} episodes each, mean ± 95% interval"
+        table = Table(title=escape(title))
         for name in ("seed", "actions", "return", *(f"{c} (limit {d:g})" for c, d in result["cost_limits"].items())):
-            table.add_column(name, justify="right")
+            table.add_column(escape(name), justify="right")
         table.add_column("within limit")
         for row in result["policies"]:
             costs = [_interval(row["cost"][name]) for name in result["cost_limits"]]
@@ -167,11 +170,11 @@ class Plot:
             (f"{run.plan.algo} ({run.folder.name})" if len(runs) > 1 else run.plan.algo, run.metrics()) for run in runs
         ]
         plots.learning_curves(named, runs[0].plan.cost_limits, out)
-        console.print(f"Wrote {out}", highlight=False)
+        console.print(f"Wrote {out}", highlight=False, markup=False)
         if len(runs) == 1:
             second = out.with_name(out.stem + "-diagnostics" + out.suffix)
             plots.diagnostics(named[0][1], runs[0].plan.cost_limits, second, angle_unit="radians")
-            console.print(f"Wrote {second}", highlight=False)
+            console.print(f"Wrote {second}", highlight=False, markup=False)
 
 
 @dataclass
@@ -206,11 +209,11 @@ class Algos:
         from cppo.settings import describe
 
         if self.name is not None:
-            table = Table(title=f"Settings of {self.name} (change with --set name=value)", box=SIMPLE_HEAD)
+            table = Table(title=f"Settings of {escape(self.name)} (change with --set name=value)", box=SIMPLE_HEAD)
             for heading in ("name", "default", "meaning"):
                 table.add_column(heading)
             for row in describe(algos.get(self.name).settings):
-                table.add_row(*row)
+                table.add_row(*map(escape, row))
             console.print(table)
             return
         table = Table(
@@ -298,7 +301,7 @@ def _local_ray(arguments: list[str]) -> list[str]:
 
 
 def _fail(error: Exception, code: int) -> None:
-    Console(stderr=True).print(f"[bold red]cppo:[/] {error}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(Text.assemble(("cppo:", "bold red"), f" {error}"), soft_wrap=True)
     sys.exit(code)
 
 

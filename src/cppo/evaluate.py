@@ -22,6 +22,7 @@ class EpisodeTotals(NamedTuple):
     reward: np.ndarray  # (episode,)
     cost: np.ndarray  # (episode, constraint)
     length: np.ndarray  # (episode,)
+    dropped: int = 0  # episodes that were lost with their process, and are not among these
 
 
 def rollout(policy: Policy, env: envs.VectorEnv, episodes: int, deterministic: bool, seed: int) -> EpisodeTotals:
@@ -31,7 +32,7 @@ def rollout(policy: Policy, env: envs.VectorEnv, episodes: int, deterministic: b
     reward, length = np.zeros(env.num_envs), np.zeros(env.num_envs)
     cost = np.zeros((env.num_envs, env.spec.num_costs))
     finished: list[list[tuple[float, np.ndarray, float]]] = [[] for _ in range(env.num_envs)]
-    step_number = 0
+    step_number = dropped = 0
     while min(map(len, finished)) < each:
         step = env.step(policy.act(obs, deterministic, seed=seed * 1_000_003 + step_number))
         reward, cost, length = reward + step.reward, cost + step.cost, length + 1
@@ -39,10 +40,12 @@ def rollout(policy: Policy, env: envs.VectorEnv, episodes: int, deterministic: b
         for world in np.flatnonzero(step.terminated | step.truncated):
             if not lost[world]:
                 finished[world].append((reward[world], cost[world].copy(), length[world]))
+            elif len(finished[world]) < each:
+                dropped += 1
             reward[world], cost[world], length[world] = 0.0, 0.0, 0.0
         obs, step_number = step.obs, step_number + 1
     kept = [episode for world in finished for episode in world[:each]][:episodes]
-    return EpisodeTotals(*(np.asarray(part) for part in zip(*kept, strict=True)))
+    return EpisodeTotals(*(np.asarray(part) for part in zip(*kept, strict=True)), dropped=dropped)
 
 
 def evaluate(
@@ -60,7 +63,7 @@ def evaluate(
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
     plan = run.plan
-    worlds = _worlds(plan, env, min(num_envs, episodes))
+    worlds = fresh_worlds(plan, min(num_envs, episodes), env)
     try:
         results = _evaluate_seeds(run, worlds, episodes, seed)
     finally:
@@ -74,8 +77,8 @@ def evaluate(
     }
 
 
-def _worlds(plan: Plan, env: str | envs.VectorEnv | None, number: int) -> envs.VectorEnv:
-    """Fresh worlds of the run's own environment or of a given one that fits its policies."""
+def fresh_worlds(plan: Plan, number: int, env: str | envs.VectorEnv | None = None) -> envs.VectorEnv:
+    """The run's own environment as its policies see it, or a given one that fits them; the caller closes it."""
     if env is None:
         return envs.VectorEnv(plans.usable_here(plan).build_env(number))
     if isinstance(env, str):

@@ -5,8 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from cppo import log
+from cppo import plan as plans
+from cppo.saving import Saver
 from cppo.study import execute, figures, measure, report, results, tables
 from cppo.study.definition import Part, Study
+from cppo.train import checkpoints_of
 from cppo.types import UsageError
 
 SMALL = {"hidden": (8,), "epochs": 4, "value_epochs": 1, "exact": False}  # quick to compile
@@ -56,6 +60,29 @@ def test_update_times_and_paths_reach_tables_figures_and_page(folder, tmp_path):
         assert "| " + " | ".join(head) + " |" in text
     assert "paths-ProbeBox.png" in {path.name for path in figures.write(record, tmp_path)}
     assert '"pathRows":[{' in report.render(record, [])
+
+
+def test_each_seed_of_a_run_is_measured_by_itself(tmp_path, monkeypatch):
+    plan = plans.make("cppo", "ProbeBox", seeds=2, seed=3, steps=400, settings=SMALL)
+    start = plan.learner().start()
+    plan.save(tmp_path, {})
+    Saver(checkpoints_of(tmp_path)).save(1, start, {})
+    log.write_json(tmp_path / "summary.json", {"steps": 10_000})
+
+    def lane_of(place):
+        _, state, lane = measure._opened(place)
+        return {"key": measure._lane(state.key, lane).tolist()}
+
+    monkeypatch.setattr(measure, "_recovery", lane_of)
+    monkeypatch.setattr(measure, "update_times", lambda groups: list(groups.values()))
+    monkeypatch.setattr(log, "write_json", lambda path, content: found.update(content))
+    found = {}
+    measure.write(tmp_path)
+    assert found["update_times"] == [[(3, tmp_path), (4, tmp_path)]]
+    assert [(seen["seed"], seen["key"]) for seen in found["paths"]] == [
+        (3, start.key[0].tolist()),
+        (4, start.key[1].tolist()),
+    ]
 
 
 def test_without_runs_there_is_nothing_to_measure(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 console = Console()
@@ -54,10 +55,11 @@ class CertifyCommand:
             print(json.dumps(found, indent=2))
             return
         words = f"{found['algo']} on {found['env']}, seed {found['seed']}, {found['actions']} actions"
-        console.print(f"{words}: {found['episodes']} episodes, mean return {found['return']:.2f}", highlight=False)
+        words += f": {found['episodes']} episodes, mean return {found['return']:.2f}"
+        console.print(words, highlight=False, markup=False)
         for name, row in found["constraints"].items():
             title = f"{name}: mean {row['mean']:.3g}, limit {row['limit']:g}, worst episode {row['worst']:g}"
-            table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
+            table = Table(title=escape(title), box=SIMPLE_HEAD, title_justify="left")
             table.add_column(f"with confidence {found['confidence']:.4g}")
             table.add_column("at most", justify="right")
             table.add_column("bound")
@@ -70,4 +72,4 @@ class CertifyCommand:
             verdict = "[green]is certified[/]" if row["certified"] else "[red]is not certified[/]"
             console.print(f"Expected cost within the limit {verdict} (by the betting bound).", highlight=False)
         for assumption in found["assumptions"]:
-            console.print(f"Assumption: {assumption}.", style="dim", highlight=False)
+            console.print(f"Assumption: {assumption}.", style="dim", highlight=False, markup=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 from rich.box import SIMPLE_HEAD
@@ -12,7 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cppo.types import TrainingError
+from cppo.types import TrainingError, UsageError
+
+if TYPE_CHECKING:
+    from cppo.study.definition import StudyRun
 
 Positional = tyro.conf.Positional
 console = Console()
@@ -62,6 +67,10 @@ class StudyCommand:
     def __call__(self) -> None:
         from cppo.study import builtin, execute
 
+        if self.lanes < 0:
+            raise UsageError(
+                f"--lanes is {self.lanes}; it must be at least 0, for example --lanes 4 (0 lets cppo choose)."
+            )
         study = builtin.get(self.name).cut(_names(self.only), _names(self.algos), self.seeds, self.steps, self.backend)
         folder = self.out or Path("runs") / f"study-{study.name}"
         if self.list:
@@ -85,9 +94,9 @@ class StudyCommand:
         if done.unfinished:
             console.print("Stopped and saved. Go on with the same command.", highlight=False)
         if done.finished:
-            console.print(f"See it with: cppo report {folder}", highlight=False, soft_wrap=True)
+            console.print(f"See it with: cppo report {folder}", highlight=False, soft_wrap=True, markup=False)
         if done.failed:
-            raise TrainingError(f"{len(done.failed)} of {_total(done)} runs failed; try them again with --retry.")
+            raise TrainingError(_advice([run for run, _ in done.failed], _total(done)))
 
     def _print(self, done: object, every: bool) -> None:
         from cppo.study.execute import Outcome
@@ -103,10 +112,29 @@ class StudyCommand:
             table.add_column(heading, justify="right")
         for key in dict.fromkeys([(run.env, run.algo, run.variant) for run, _ in [*where, *done.failed]]):
             numbers = [counts[(*key, "finished")], counts[(*key, "to do")], failed[key]]
-            table.add_row(*key, *(str(number) if number else "-" for number in numbers))
+            table.add_row(*map(escape, key), *(str(number) if number else "-" for number in numbers))
         console.print(table)
         for run, problem in done.failed:
-            console.print(f"[red]failed:[/] {escape(run.label)}: {escape(problem)}", highlight=False, soft_wrap=True)
+            word = "failed" if _can_run(run) else "cannot run"
+            console.print(f"[red]{word}:[/] {escape(run.label)}: {escape(problem)}", highlight=False, soft_wrap=True)
+
+
+def _advice(failed: Sequence[StudyRun], total: int) -> str:
+    """What to do about runs without a result."""
+    tried = sum(map(_can_run, failed))
+    words = []
+    if tried:
+        words.append(f"{tried} of {total} runs failed; try them again with --retry.")
+    if tried < len(failed):
+        words.append(f"{len(failed) - tried} of {total} runs cannot run as they are; change them in the study.")
+    return " ".join(words)
+
+
+def _can_run(run: StudyRun) -> bool:
+    try:
+        return run.plan is not None
+    except UsageError:
+        return False
 
 
 def _total(done: object) -> int:

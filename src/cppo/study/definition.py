@@ -11,6 +11,7 @@ asks for it. The number of steps is not part of it: a study with more steps goes
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import hashlib
 import importlib.util
 import json
@@ -19,6 +20,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,30 @@ class Part:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of every run
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})  # label -> further settings
     backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Check what people write by hand; one name stands for a list of one, 1e5 for 100000."""
+        for name in ("envs", "algos"):
+            object.__setattr__(self, name, _names(name, getattr(self, name)))
+        for name, least in (("seeds", 1), ("first_seed", 0), ("steps", 1)):
+            if name != "steps" or self.steps is not None:
+                object.__setattr__(self, name, _whole(name, getattr(self, name), least))
+        if not isinstance(self.settings, Mapping):
+            raise _wrong("settings", self.settings, "a table of settings", "{ kl = 0.01 }")
+        if not isinstance(self.backend, str):
+            raise _wrong("backend", self.backend, "a name", '"auto"')
+        self._check_variants()
+
+    def _check_variants(self) -> None:
+        example = '{ "slow" = { kl = 0.005 } }'
+        if not isinstance(self.variants, Mapping) or not self.variants:
+            raise _wrong("variants", self.variants, "a table of labels, each with the settings that change", example)
+        for label, change in self.variants.items():
+            if not isinstance(change, Mapping):
+                raise _wrong(f"variant {label!r}", change, "a table of the settings that change", example, "variants")
+        plain = [repr(label) for label, change in self.variants.items() if not change]
+        if len(plain) > 1:
+            raise UsageError(f"the variants {' and '.join(plain)} are one and the same, no change; keep one of them.")
 
 
 @dataclass(frozen=True)
@@ -80,9 +106,19 @@ class Study:
     parts: Sequence[Part]
     title: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("name", "title"):
+            if not isinstance(getattr(self, name), str):
+                raise _wrong(name, getattr(self, name), "text", '"mine"')
+        if not self.parts:
+            raise UsageError(f"study {self.name} has no part, so no run; give it one: [[part]] with envs and algos.")
+
     def runs(self) -> list[StudyRun]:
+        """Every run; where nothing changes it is the algorithm itself, whatever the variant's label."""
         return [
-            StudyRun(env, algo, variant, seed, part.steps, {**part.settings, **changes}, part.backend)
+            StudyRun(
+                env, algo, variant if changes else "", seed, part.steps, {**part.settings, **changes}, part.backend
+            )
             for part in self.parts
             for env in part.envs
             for algo in part.algos
@@ -101,26 +137,44 @@ class Study:
         """Fewer environments or algorithms, other numbers of seeds and steps; unknown names are refused."""
         self._refuse_unknown("environment", only, [env for part in self.parts for env in part.envs])
         self._refuse_unknown("algorithm", algos, [algo for part in self.parts for algo in part.algos])
-        if seeds is not None and seeds < 1:
-            raise UsageError(f"seeds is {seeds}; a study needs at least one.")
-        parts = [
-            dataclasses.replace(
-                part,
-                envs=[env for env in part.envs if not only or env in only],
-                algos=[algo for algo in part.algos if not algos or algo in algos],
-                seeds=part.seeds if seeds is None else seeds,
-                steps=part.steps if steps is None else steps,
-                backend=part.backend if backend is None else backend,
-            )
-            for part in self.parts
-        ]
-        return dataclasses.replace(self, parts=[part for part in parts if part.envs and part.algos])
+        given = {"seeds": seeds, "steps": steps, "backend": backend}
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        parts = []
+        for part in self.parts:
+            left = {
+                "envs": [env for env in part.envs if not only or env in only],
+                "algos": [algo for algo in part.algos if not algos or algo in algos],
+            }
+            if all(left.values()):
+                parts.append(dataclasses.replace(part, **left, **changes))
+        if not parts:
+            has = "; ".join(f"{', '.join(part.algos)} on {', '.join(part.envs)}" for part in self.parts)
+            raise UsageError(f"study {self.name} has no run of {', '.join(algos)} on {', '.join(only)}; it has {has}.")
+        return dataclasses.replace(self, parts=parts)
 
     def _refuse_unknown(self, kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
         known = list(dict.fromkeys(known))
         for name in asked:
             if name not in known:
                 raise UsageError(f"study {self.name} has no {kind} {name!r}; it has {', '.join(known)}.")
+
+
+def _names(name: str, value: Any) -> Sequence[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not names or not all(isinstance(one, str) for one in names):
+        raise _wrong(name, value, "a list of names", '["PointCircle"]' if name == "envs" else '["cppo", "cpo"]')
+    return names
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    if not whole or isinstance(value, bool) or value < least:
+        raise _wrong(name, value, f"a whole number from {least}", "100000" if name == "steps" else "4")
+    return int(value)
+
+
+def _wrong(name: str, value: Any, wanted: str, example: str, entry: str = "") -> UsageError:
+    return UsageError(f"{name} is {value!r}; it must be {wanted}, for example {entry or name} = {example}.")
 
 
 def run_id(plan: plans.Plan) -> str:
@@ -152,20 +206,33 @@ def read(path: Path) -> Study:
 def _from_toml(path: Path) -> Study:
     try:
         content = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also where it is no text at all
         raise UsageError(f"{path} is no TOML: {error}.") from None
     title = content.pop("title", "")
     name = content.pop("name", path.stem)
     # One grid may stand at the top level; several are [[part]] tables, for which the top level gives defaults.
     parts = content.pop("part", [{}])
-    known = {item.name for item in dataclasses.fields(Part)}
+    parts = [parts] if isinstance(parts, dict) else parts
+    if not isinstance(parts, list) or not all(isinstance(table, dict) for table in parts):
+        raise UsageError(f"{path}: part is {parts!r}; write each part as a table that begins with [[part]].")
     for table in (content, *parts):
-        for key in table:
-            if key not in known:
-                raise UsageError(f"{path}: unknown entry {key!r}; a study has name, title, part, {', '.join(known)}.")
+        _refuse_unknown_entries(path, table)
     if not all("envs" in {**content, **table} for table in parts):
         raise UsageError(f'{path}: envs is missing, for example envs = ["PointCircle"].')
-    return Study(name, [Part(**{**content, **table}) for table in parts], title)
+    try:
+        return Study(name, [Part(**{**content, **table}) for table in parts], title)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _refuse_unknown_entries(path: Path, table: Mapping[str, Any]) -> None:
+    known = [item.name for item in dataclasses.fields(Part)]
+    entries = ["name", "title", "part", *known]
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, entries, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UsageError(f"{path}: unknown entry {key!r}.{hint} A study has {', '.join(entries)}.")
 
 
 def _from_python(path: Path) -> Study:

@@ -1,23 +1,27 @@
 """A study's groups spread over the machines of a Ray cluster.
 
-A group is one task. When its worker or node dies, Ray starts the task again elsewhere, and the group goes on from its
-runs' checkpoints. That needs the study's folder on a file system that all nodes see under the same path, and the same
-version of this package on all of them.
+A group is one task. When its worker or node dies, the task starts again elsewhere and the group goes on from its runs'
+checkpoints, as often as it takes while it makes headway. Without headway its runs are tried one by one, and a run that
+always kills its process is recorded as failed. All that needs the study's folder on a file system that all nodes see
+under the same path, and the same version of this package on all of them.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cppo.study.definition import StudyRun
 from cppo.study.execute import Member, Options, run_members
+from cppo.study.groups import failure, is_finished, record_failure
+from cppo.train import checkpoints_of
 from cppo.types import UsageError
 
 LOCAL = "local"
+FAILURES = 5  # of a task without a new checkpoint in between, after which it is given up
 
 
 class Cluster:
@@ -39,24 +43,75 @@ class Cluster:
         available = ray.cluster_resources().get("GPU", 0.0)
         self.gpus = (1.0 if available else 0.0) if gpus is None else gpus
 
-    def __call__(self, groups: Sequence[Sequence[Member]], deadline: float | None, options: Options) -> None:
-        """Run all groups and wait for them; a group whose task cannot be saved leaves its runs unfinished."""
-        ray = self.ray
-        # Retried without end: nodes may die as often as they like, failures of runs are recorded and never raised.
-        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=-1)(_run_group)
-        waiting = [
-            task.remote([(_recipe(plan), str(folder.resolve())) for plan, folder in members], deadline, options)
-            for members in groups
-        ]
+    def __call__(
+        self,
+        groups: Sequence[Sequence[Member]],
+        deadline: float | None,
+        options: Options,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        """Run all groups until they end, or until ``stop`` says so; then they go on from their checkpoints later."""
+        # Ray itself retries nothing: it would do so for ever where a task runs out of memory.
+        task = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0)(_run_group)
+
+        def start(attempt: _Attempt) -> Any:
+            recipes = [(_recipe(plan), str(folder.resolve())) for plan, folder in attempt.members]
+            return task.remote(recipes, deadline, options)
+
+        waiting: dict[Any, _Attempt] = {}
+        todo = [_Attempt(members, _newest(members)) for members in groups]
         try:
-            while waiting:
-                done, waiting = ray.wait(waiting, timeout=1.0)
-                for one in done:
-                    ray.get(one)
-        except KeyboardInterrupt:
+            while (todo or waiting) and not _interrupted(stop, deadline):
+                waiting |= {start(attempt): attempt for attempt in todo}
+                done, _ = self.ray.wait(list(waiting), timeout=1.0)
+                todo = [again for one in done for again in self._after(one, waiting.pop(one))]
+        finally:
             for one in waiting:
-                ray.cancel(one, force=True)
-            raise
+                self.ray.cancel(one, force=True)
+
+    def _after(self, task: Any, attempt: _Attempt) -> list[_Attempt]:
+        """What is to be tried next, now that ``task`` has ended."""
+        try:
+            self.ray.get(task)
+        except self.ray.exceptions.RayTaskError as error:  # it would be raised again
+            return _apart(attempt.members, error.cause)
+        except self.ray.exceptions.RayError as error:  # its process or its node is gone
+            failures = 1 if _newest(attempt.members) > attempt.began else attempt.failures + 1
+            if failures == FAILURES:
+                return _apart(attempt.members, error)
+            left = _left(attempt.members)
+            return [_Attempt(left, _newest(left), failures)] if left else []
+        return []
+
+
+class _Attempt(NamedTuple):
+    members: Sequence[Member]
+    began: list[str]  # newest checkpoints at its start
+    failures: int = 0  # since the last checkpoint
+
+
+def _apart(members: Sequence[Member], error: BaseException) -> list[_Attempt]:
+    """Each run of a lost group by itself, so that only the guilty one is recorded as failed."""
+    if len(members) > 1:
+        return [_Attempt([member], _newest([member])) for member in _left(members)]
+    for _, folder in _left(members):
+        record_failure(folder, error)
+    return []
+
+
+def _left(members: Sequence[Member]) -> list[Member]:
+    return [member for member in members if not is_finished(*member) and failure(member[1]) is None]
+
+
+def _newest(members: Sequence[Member]) -> list[str]:
+    """Names of the newest checkpoints, which grow as the runs come further."""
+    files = [checkpoints_of(folder).glob("checkpoint-*.safetensors") for _, folder in members]
+    return [max((path.name for path in found), default="") for found in files]
+
+
+def _interrupted(stop: Callable[[], bool] | None, deadline: float | None) -> bool:
+    """Whether to stop at once: at the deadline the tasks save and end by themselves."""
+    return stop is not None and stop() and (deadline is None or time.time() < deadline)
 
 
 def _recipe(plan: Any) -> dict[str, Any]:

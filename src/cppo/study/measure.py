@@ -36,6 +36,7 @@ from cppo.train import checkpoints_of, use_compilation_cache
 from cppo.types import UsageError
 
 SEEDS = 4  # of each group, the first ones
+Place = tuple[int, Path]  # a seed and the folder of its run, which may hold other seeds, too
 ROUNDS = 5
 BETAS = (0.0, 0.3, 0.7, 1.0)
 WAYPOINTS = (1, 4)
@@ -46,9 +47,7 @@ def write(folder: Path) -> Path:
     """Measure the finished runs in ``folder`` and keep the result there, where ``results.load`` finds it."""
     use_compilation_cache()
     groups = {
-        key: [place for _, place in sorted(runs)[:SEEDS]]
-        for key, runs in results.run_folders(folder).items()
-        if _can_measure(runs[0][1])
+        key: sorted(runs)[:SEEDS] for key, runs in results.run_folders(folder).items() if _can_measure(runs[0][1])
     }
     if not groups:
         raise UsageError(f"{folder} holds no finished run to measure, of PointCircle or a probe; leave --measure out.")
@@ -61,14 +60,16 @@ def _can_measure(place: Path) -> bool:
     return plans.usable_here(plans.load(place)).build_env(1).jittable
 
 
-def _opened(place: Path) -> tuple[Learner, TrainState]:
-    learner = plans.load(place).learner()
-    state, _ = Saver(checkpoints_of(place)).load(learner.start())
-    return learner, state
+def _opened(place: Place) -> tuple[Learner, TrainState, int]:
+    """The run with its newest state, and the lane of the seed."""
+    seed, folder = place
+    learner = plans.load(folder).learner()
+    state, _ = Saver(checkpoints_of(folder)).load(learner.start())
+    return learner, state, learner.seeds.index(seed)
 
 
-def _lane(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf[0], tree)
+def _lane(tree: Any, index: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def next_update(learner: Learner) -> Callable[[Any, TrainState], Any]:
@@ -87,7 +88,7 @@ def next_update(learner: Learner) -> Callable[[Any, TrainState], Any]:
 # --- update time ------------------------------------------------------------------------------------------------------
 
 
-def update_times(groups: dict[tuple[str, str, str], list[Path]]) -> list[Record]:
+def update_times(groups: dict[tuple[str, str, str], list[Place]]) -> list[Record]:
     """Seconds of one update, for each group the mean over its seeds of the median of ``ROUNDS``."""
     cases = {key: _update_cases(places) for key, places in groups.items()}
     seconds: dict[Any, list[list[float]]] = {key: [[] for _ in found] for key, found in cases.items()}
@@ -103,16 +104,16 @@ def update_times(groups: dict[tuple[str, str, str], list[Path]]) -> list[Record]
     ]
 
 
-def _update_cases(places: list[Path]) -> list[Callable[[], Any]]:
+def _update_cases(places: list[Place]) -> list[Callable[[], Any]]:
     """One compiled update for each seed, called once so that it is compiled."""
-    learner, _ = _opened(places[0])
+    learner, _, _ = _opened(places[0])
     gather = next_update(learner)
     update = jax.jit(partial(learner.algorithm.update, learner.networks))
     found = []
     for place in places:
-        learner, state = _opened(place)
-        settings = _lane(learner.settings)
-        found.append(partial(update, settings, *gather(settings, _lane(state))))
+        learner, state, lane = _opened(place)
+        settings = _lane(learner.settings, lane)
+        found.append(partial(update, settings, *gather(settings, _lane(state, lane))))
         jax.block_until_ready(found[-1]())
     return found
 
@@ -124,26 +125,26 @@ def _named(key: tuple[str, str, str]) -> Record:
 # --- the path of a recovery update ------------------------------------------------------------------------------------
 
 
-def paths(groups: dict[tuple[str, str, str], list[Path]]) -> list[Record]:
+def paths(groups: dict[tuple[str, str, str], list[Place]]) -> list[Record]:
     """One record for each seed of CPPO as chosen that had to recover."""
     found = []
     for (env, algo, variant), places in groups.items():
-        if algo != "cppo" or variant or len(plans.load(places[0]).cost_limits) > 1:
+        if algo != "cppo" or variant or len(plans.load(places[0][1]).cost_limits) > 1:
             continue
         for place in places:
             seen = _recovery(place)
             if seen is not None:
-                found.append({"env": env, "seed": plans.load(place).seeds[0], **seen})
+                found.append({"env": env, "seed": place[0], **seen})
     return found
 
 
-def _recovery(place: Path) -> Record | None:
+def _recovery(place: Place) -> Record | None:
     """The paths of the first recovery update, None where ``TRIES`` iterations bring none."""
-    learner, state = _opened(place)
+    learner, state, lane = _opened(place)
     gather, follow = next_update(learner), jax.jit(partial(path, learner.networks), static_argnames=("waypoints",))
     for _ in range(TRIES):
-        settings = _lane(learner.settings)
-        agent, batch, key = gather(settings, _lane(state))
+        settings = _lane(learner.settings, lane)
+        agent, batch, key = gather(settings, _lane(state, lane))
         first = follow(settings, agent, batch, key, BETAS[0], waypoints=WAYPOINTS[0])
         if first["over"] and first["status"] == estep.Status.RECOVERY:
             break
@@ -178,7 +179,7 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
         return jnp.mean(moved * e_c), jnp.mean(moved * e_r), metrics
 
     x, y, metrics = jax.lax.map(after, jnp.arange(settings.epochs + 1))
-    one = _lane(metrics)
+    one = _lane(metrics, 0)  # epochs are in front here
     _, limit, budgets = cppo.steer(settings, agent.extra, batch.episodes, cppo.reach(settings, data.cost_adv))
     length, budget, angle = batch.episodes.length, budgets[0], one["theta_reward"]
     target = one["target_cost_change"][0] / (length * cost_size)
