@@ -105,3 +105,7 @@ def test_certify_in_the_environment_that_was_trained_on(tmp_path, monkeypatch):
     assert found["constraints"]["cost"]["mean"] == 10.0 and closed
     assert (found["episodes"], found["dropped_episodes"]) == (4, 2)  # both worlds were in the process that died
     assert "lost with their process (2 here" in found["assumptions"][-1]
+    config = json.loads((run.folder / "config.json").read_text())
+    (run.folder / "config.json").write_text(json.dumps(config | {"spec": config["spec"] | {"time_limit": False}}))
+    with pytest.raises(UsageError, match="no time limit"):
+        certify.certify(cppo.load(run.folder), episodes=4, num_envs=2)
