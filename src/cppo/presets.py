@@ -35,7 +35,7 @@ _FEEDBACK = {
     "gain": 4.0,
     "recovery": False,
     "aim": 0.96,
-    "feedback": 0.04,
+    "feedback": 0.03,
     "tilt": 0.95,
     "waypoints": 1,
     "switch_memory": 0.5,

@@ -35,6 +35,12 @@ def test_feedback_finds_the_share_that_holds_the_limit(holding):
     assert pressure.max() <= 0.95 and pressure.min() >= 0.0
 
 
+def test_noise_does_not_lift_the_mean_cost():
+    """σ = 0.37, as on CarPush1: added up relative to max(J_c, d), the mean settles 1.4 above the limit."""
+    late = [drive(0.5, noise=9.0, start=30.0, seed=seed, updates=1500)[0][300:].mean() for seed in range(4)]
+    assert abs(np.mean(late) - 24.0) < 0.4
+
+
 def test_the_proportional_part_is_what_damps(monkeypatch):
     damped, _, _ = drive(0.6, noise=0.0, start=50.0)
     monkeypatch.setattr(steering, "DAMPING", 0.0)
