@@ -109,7 +109,7 @@ def certify(
         raise UsageError(f"largest_step_cost is {largest_step_cost}; it must be a number above 0, for example 1.")
     plan = run.plan
     if not plan.spec.time_limit:
-        raise UsageError(f"{plan.env} has no time limit, so nothing bounds its cost; train with --episode-length first.")
+        raise UsageError(f"{plan.env} has no time limit, so nothing bounds its cost; train with --episode-length.")
     chosen = run.best_seed if trained_seed is None else trained_seed
     policy = run.policy(chosen)
     worlds = fresh_worlds(plan, min(num_envs, episodes))
