@@ -67,13 +67,18 @@ def test_short_rollouts_see_a_change_at_once():
     first = jnp.arange(worlds) * horizon // worlds
     running, window = episodes.start(worlds, 1, first)
     by_end, by_age = [], []
+
+    @jax.jit
+    def books(running, window, before, cost, ends):
+        running, window, means = account(running, window, cost, ends, min_episodes=1)
+        age = episodes.ages(before, ends)
+        return running, window, means, episodes.by_age(means, 2 * cost, cost[..., None], age, ends, 1.0, horizon)
+
     for batch in range(45):
         before = running.length
         ends = (np.asarray(before)[None] + np.arange(1, length + 1)[:, None]) % horizon == 0
         cost = jnp.full((length, worlds), 0.5 if batch >= 30 else 0.1)
-        running, window, means = account(running, window, cost, ends, min_episodes=1)
-        age = episodes.ages(before, jnp.asarray(ends))
-        rate = episodes.by_age(means, 2 * cost, cost[..., None], age, jnp.asarray(ends), 1.0, horizon)
+        running, window, means, rate = books(running, window, before, cost, jnp.asarray(ends))
         by_end.append(float(means.cost[0]))
         by_age.append(float(rate.cost[0]))
         assert float(rate.discounted_cost[0]) == pytest.approx(by_age[-1], rel=1e-4)  # undiscounted here

@@ -83,9 +83,10 @@ def test_learns_the_limit(name):
 
 def test_cppo_with_feedback_asks_for_a_share_of_its_reach():
     """(No test of learning: where reward and cost are one signal, as here, docs/maths.md says why feedback fails.)"""
-    seen = learn("cppo", "ProbeBox", 6, **(presets.PAIR["cppo", "PointGoal1"] | {"minibatches": 2}))
+    chosen = presets.PAIR["cppo", "PointGoal1"]
+    seen = learn("cppo", "ProbeBox", 6, **(chosen | {"minibatches": 2}))
     missed = steering.miss(seen["watched_cost"], 0.96 * np.array(envs.spec("ProbeBox").cost_limits))
-    pressure = np.cumsum(0.04 * missed, axis=0)  # neither bound is met so early
+    pressure = np.cumsum(chosen["feedback"] * missed, axis=0)  # neither bound is met so early
     np.testing.assert_allclose(seen["pressure"], pressure, rtol=1e-4)
     np.testing.assert_allclose(seen["tilt"], steering.asked(pressure, missed, 0.95), atol=2e-3)
     assert not seen["recovering"].any()
