@@ -36,9 +36,10 @@ def test_feedback_finds_the_share_that_holds_the_limit(holding):
 
 
 def test_noise_does_not_lift_the_mean_cost():
-    """σ = 0.37, as on CarPush1: added up relative to max(J_c, d), the mean settles 1.4 above the limit."""
+    """σ = 0.37, as on CarPush1: added up relative to max(J_c, d), the mean settles 1.4 above the limit. (The cut at 0.5
+    itself is worth 0.4 here.)"""
     late = [drive(0.5, noise=9.0, start=30.0, seed=seed, updates=1500)[0][300:].mean() for seed in range(4)]
-    assert abs(np.mean(late) - 24.0) < 0.4
+    assert abs(np.mean(late) - 24.0) < 0.6
 
 
 def test_the_proportional_part_is_what_damps(monkeypatch):

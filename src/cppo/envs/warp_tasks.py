@@ -225,7 +225,7 @@ def begin_ants(keys: Key) -> tuple[AntState, Array]:
 
 
 class Watch:
-    """Asks every ``REFILL`` steps whether contacts overflowed, and says so once for every new world."""
+    """Asks every ``REFILL`` steps whether contacts overflowed, and says so whenever twice as many worlds have."""
 
     def __init__(self, name: str, physics: WarpPhysics):
         self.name, self.physics = name, physics
@@ -238,7 +238,7 @@ class Watch:
     def look(self, qpos: Array) -> None:
         jax.block_until_ready(qpos)  # the step that read Warp's arrays is over
         overflown = int((self.physics.data.overflow.numpy() != 0).sum())
-        if overflown > self.reported:
+        if overflown > 2 * self.reported:
             self.reported = overflown
             print(
                 f"warning: {self.name}: {overflown} worlds had more contacts than fit ({self.physics.room}); "
