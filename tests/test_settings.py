@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import pytest
 
-from cppo import algos
+from cppo import algos, presets
 from cppo.algos.common import OnPolicy
 from cppo.algos.cppo import CPPOSettings
 from cppo.settings import describe, parse_assignments, replace
@@ -63,3 +63,12 @@ def test_every_setting_of_every_algorithm_is_documented(name):
     rows = describe(algos.TABLE[name].settings)
     assert len(rows) == len(dataclasses.fields(algos.TABLE[name].settings))
     assert all(len(doc) > 10 for _, _, doc in rows)
+
+
+@pytest.mark.parametrize("env", presets.ON_GPU)
+def test_a_run_has_more_worlds_on_a_gpu_and_the_same_settings_otherwise(env):
+    here, gpu = (presets.settings("cppo", env, backend) for backend in ("threads", "warp"))
+    assert gpu["num_envs"] > here["num_envs"]
+    assert CPPOSettings().batch_size % gpu["num_envs"] == 0
+    assert {**here, "num_envs": 0} == {**gpu, "num_envs": 0}
+    assert presets.settings("cvpo", env, "warp") == presets.settings("cvpo", env)

@@ -110,7 +110,7 @@ def make(
     chosen = dict(settings or {})
     limits = cost_limit if cost_limit is not None else chosen.pop("cost_limit", spec.cost_limits)
     values = settings_module.replace(
-        algorithm.settings(), presets.settings(algo, env) | {"cost_limit": limits} | chosen
+        algorithm.settings(), presets.settings(algo, env, backend) | {"cost_limit": limits} | chosen
     )
     if not values.cost_limit:
         example = " ".join(["10"] * spec.num_costs)

@@ -58,6 +58,10 @@ ENVIRONMENT: dict[str, dict[str, Any]] = {
     "AntCircle": {"num_envs": 60, **_CHEAP_CRITICS},
 }
 
+# A GPU wants many worlds, and many layouts in a batch tell J_c better than few: on CarPush1 it deviates by 6 from batch
+# to batch with 500 worlds, by 15 with 30.
+ON_GPU: dict[str, dict[str, Any]] = {**{name: {"num_envs": 500} for name in SCENES}, "AntCircle": {"num_envs": 300}}
+
 # Off-policy methods choose their own collection length and have no λ.
 _REPLAYED_PROBE = {"batch_size": 400, "num_envs": 40, "replay_size": 20_000, "value_steps": 60, "states": 256}
 OFF_POLICY = ("mpo", "cvpo")
@@ -115,9 +119,11 @@ PAIR: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
-def settings(algo: str, env: str) -> dict[str, Any]:
-    environment = OFF_POLICY_ENVIRONMENT if algo in OFF_POLICY else ENVIRONMENT
-    return environment.get(env, {}) | PAIR.get((algo, env), {})
+def settings(algo: str, env: str, backend: str = "auto") -> dict[str, Any]:
+    if algo in OFF_POLICY:
+        return OFF_POLICY_ENVIRONMENT.get(env, {}) | PAIR.get((algo, env), {})
+    worlds = ON_GPU.get(env, {}) if backend == "warp" else {}
+    return ENVIRONMENT.get(env, {}) | worlds | PAIR.get((algo, env), {})
 
 
 def steps(env: str) -> int:
