@@ -35,6 +35,12 @@ def claim(folder: Path) -> Iterator[bool]:
         os.close(file)
 
 
+def is_claimed(folder: Path) -> bool:
+    """Whether another process has ``folder`` now."""
+    with claim(folder) as mine:
+        return not mine
+
+
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """``folder`` for this process alone, or a ``UsageError``."""

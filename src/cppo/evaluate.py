@@ -34,7 +34,7 @@ def rollout(policy: Policy, env: envs.VectorEnv, episodes: int, deterministic: b
     finished: list[list[tuple[float, np.ndarray, float]]] = [[] for _ in range(env.num_envs)]
     step_number = dropped = 0
     while min(map(len, finished)) < each:
-        step = env.step(policy.act(obs, deterministic, seed=seed * 1_000_003 + step_number))
+        step = env.step(policy.act(obs, deterministic, seed=(seed * 1_000_003 + step_number) % 2**32))
         reward, cost, length = reward + step.reward, cost + step.cost, length + 1
         lost = np.zeros(env.num_envs, bool) if step.dropped is None else step.dropped
         for world in np.flatnonzero(step.terminated | step.truncated):

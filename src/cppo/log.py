@@ -118,6 +118,17 @@ class RunWriter:
         return self._writers[seed]
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """An object that a person may have had their hands on."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} is damaged: it holds no JSON object.")
+    return content
+
+
 def write_json(path: Path, data: Any, compact: bool = False) -> None:
     """Write ``data`` as JSON, atomically, readable or ``compact``; NumPy values become plain ones, NaN and infinity
     null."""

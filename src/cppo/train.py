@@ -234,7 +234,8 @@ def refuse_nonfinite_signals(plan: Plan, metrics: Metrics, iteration: int) -> No
     if bad:
         raise TrainingError(
             f"{plan.env} returned NaN or infinite rewards, costs or observations in iteration {iteration} "
-            f"(seeds {bad}). Everything up to the last checkpoint is saved; mend the environment, then resume."
+            f"(seeds {bad}). Everything up to the last checkpoint is saved. If kl or the losses in {log.METRICS} grew "
+            "before, the policy diverged: start again with lower learning rates; else mend the environment and resume."
         )
 
 

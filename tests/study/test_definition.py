@@ -70,3 +70,19 @@ def test_a_cut_that_leaves_nothing_says_so():
     with pytest.raises(UsageError, match="no run of cpo on ProbeBox; it has cppo on ProbeBox; cpo, ppo on ProbeTwo"):
         study.cut(only=["ProbeBox"], algos=["cpo"])
     assert len(study.cut(only=["ProbeTwo"], algos=["cpo"], seeds=1).runs()) == 1
+
+
+def test_settings_at_the_top_hold_for_parts_that_have_some_of_their_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    text = 'envs = ["ProbeBox"]\nseeds = 1\n[settings]\ncost_limit = 1.5\nkl = 0.01\n'
+    path.write_text(text + '[[part]]\nalgos = ["cppo"]\nsettings = { kl = 0.03 }\n[[part]]\nalgos = ["ppo"]\n')
+    found = [(run.plan.settings.cost_limit, run.plan.settings.kl) for run in read(path).runs()]
+    assert found == [((1.5,), 0.03), ((1.5,), 0.01)]
+
+
+@pytest.mark.parametrize(("text", "words"), [("x = (", "line 1: SyntaxError"), ("\nimport no_such", "line 2: Module")])
+def test_a_study_that_python_cannot_read_is_named_with_its_line(text, words, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=words):
+        read(path)

@@ -6,7 +6,7 @@ import pytest
 
 import cppo
 from cppo.claim import claim
-from cppo.study import execute, groups, results
+from cppo.study import execute, groups, results, tables
 from cppo.study.definition import Part, Study
 from cppo.study.execute import Options, run_folder
 from cppo.types import UsageError
@@ -19,8 +19,8 @@ def study(**changes):
     return Study("small", [Part(**(part | changes))])
 
 
-def train(folder, asked, **options):
-    return execute.execute(asked, folder, Options(show=False, **options))
+def train(folder, asked, whole=None, **options):
+    return execute.execute(asked, folder, Options(show=False, **options), whole=whole)
 
 
 def lines(folder, run):
@@ -76,6 +76,79 @@ def test_a_report_says_unfinished_while_a_study_is_being_extended(tmp_path):
     assert results.digest(tmp_path, steps=300)["groups"][0]["steps"] == 300
     train(tmp_path, study(), budget=0.0)
     assert results.digest(tmp_path)["groups"][0]["steps"] == 300
+
+
+def test_runs_of_one_environment_are_compared_at_the_same_number_of_steps(tmp_path):
+    both = study(algos=["ppo_lag", "ppo"])
+    train(tmp_path, both)
+    first = results.digest(tmp_path)
+    train(tmp_path, both.cut(algos=["ppo"], seeds=1, steps=600), whole=both)
+    record = results.digest(tmp_path)
+    assert [(group["algo"], group["steps"], len(group["seeds"])) for group in record["groups"]] == [
+        ("ppo_lag", 300, 2),
+        ("ppo", 300, 2),
+    ]
+    returns = [[seed["final_return"] for group in one["groups"] for seed in group["seeds"]] for one in (first, record)]
+    assert returns[0] == pytest.approx(returns[1])
+    assert (first["longer"], record["longer"]) == ({}, {"ProbeBox": 600})
+    assert "the longest has 600" in tables.render(record)
+
+
+def test_what_a_study_no_longer_asks_for_leaves_its_reports_and_stays_on_disk(tmp_path):
+    labels = {"": {}, "slow": {"policy_rate": 1e-4}}
+    before = Study("small", [*study(envs=["ProbeBox"], variants=labels).parts, *study(envs=["ProbBox"]).parts])
+    done = train(tmp_path, before)
+    assert (len(done.finished), len(done.failed)) == (4, 2)
+    assert "ProbBox" in tables.render(results.digest(tmp_path))
+    now = study(settings={**QUICK, "cost_limit": 2.0})
+    train(tmp_path, now.cut(seeds=1), whole=now)
+    (group,) = results.digest(tmp_path)["groups"]
+    assert (group["cost_limits"], [seed["seed"] for seed in group["seeds"]]) == ({"cost": 2.0}, [0])
+    assert not results.digest(tmp_path)["failed"]
+    assert len(list((tmp_path / "runs").iterdir())) == 5
+    train(tmp_path, study(), whole=study())
+    (group,) = results.digest(tmp_path)["groups"]
+    assert len(group["seeds"]) == 2 and group["cost_limits"] != {"cost": 2.0}
+    train(tmp_path, study(seeds=3), whole=study())
+    train(tmp_path, study(), whole=study())  # more seeds than the file has were asked for, and are kept
+    assert len(results.digest(tmp_path)["groups"][0]["seeds"]) == 3
+
+
+def test_a_seed_with_other_settings_is_left_out_and_named(tmp_path):
+    train(tmp_path, study(settings={**QUICK, "cost_limit": 2.0}))
+    train(tmp_path, study(seeds=1))
+    record = results.digest(tmp_path)
+    assert [seed["seed"] for seed in record["groups"][0]["seeds"]] == [0]
+    assert "(cost_limit (2.0,), not (3.0,))" in record["failed"][0]["error"]
+
+
+def test_a_report_on_the_first_steps(tmp_path):
+    asked = study()
+    train(tmp_path, asked)
+    groups.record_failure(run_folder(tmp_path, asked.runs()[1]), OSError("no space left"))
+    train(tmp_path, study(steps=600), budget=0.0)
+    record = results.digest(tmp_path, steps=250)
+    assert (record["groups"][0]["steps"], len(record["groups"][0]["seeds"])) == (200, 2)  # in whole batches
+    assert [one["error"] for one in record["failed"]] == ["OSError: no space left"]
+    assert results.digest(tmp_path, steps=50)["groups"] == []
+    for steps in (0, -5):
+        with pytest.raises(UsageError, match="at least 1"):
+            results.digest(tmp_path, steps=steps)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_damaged_files_are_named(tmp_path, content):
+    for name in ("study.json", "results.json"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text(content)
+        with pytest.raises(UsageError, match=name):
+            results.load(folder)
+    with pytest.raises(UsageError, match=r"study\.json"):
+        train(tmp_path / "study.json", study())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="is a file"):
+        train(tmp_path / "file", study())
 
 
 def test_two_parts_that_a_report_could_not_tell_apart_are_refused(tmp_path):

@@ -55,6 +55,20 @@ def test_seeds_are_averaged_at_the_same_steps():
     np.testing.assert_array_equal(axis.get_lines()[1].get_data()[1], np.arange(10, 101, 10))
 
 
+def test_methods_that_ignore_the_limit_do_not_flatten_the_others():
+    far = seed(0, 10)
+    far["curve"]["return"] = [100.0 * value for value in far["curve"]["return"]]
+    figure = figures._learning_curves([group([seed(0, 10)]), group([far], algo="ppo")])
+    returns, costs = figure.axes[:2]
+    assert 100.0 < returns.get_ylim()[1] < 200.0
+    assert returns.texts[0].get_text() == "beyond: PPO (up to 10,000)"
+    assert not costs.texts  # there they are near one another
+    for other in (group([far]), group([far], algo="my_module:ROW")):  # whoever minds the limit is always shown
+        figure = figures._learning_curves([group([seed(0, 10)], algo="cpo"), other])
+        assert figure.axes[0].get_ylim()[1] > 10_000 and not figure.axes[0].texts
+    assert figures._learning_curves([group([far], algo="ppo")]).axes[0].get_ylim()[1] > 10_000
+
+
 def test_unknown_values_stay_gaps_and_are_not_spread():
     first, second = seed(0, 10), seed(1, 20)
     first["curve"]["return"] = [None, None, *first["curve"]["return"][2:]]
@@ -157,3 +171,11 @@ def test_the_page_says_which_replays_are_left_out(tmp_path):
         open_page(browser, tmp_path / "page.html", group([seed(3, 10)]), replays=[left])
         text = browser.run("document.querySelector('#replay').textContent")
         assert "Left out: CPPO on PointCircle, seed 3 (CheckpointError: gone)." in text
+
+
+def test_figures_of_an_earlier_report_do_not_stay(tmp_path):
+    kept = figures.write(record(group([seed(0, 10)])), tmp_path)
+    for name in ("limits-Old.png", "paths-Old.svg", "mine.png"):
+        (tmp_path / name).touch()
+    figures.remove_others(tmp_path, kept)
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.png", *(path.name for path in kept)}

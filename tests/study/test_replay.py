@@ -56,13 +56,13 @@ def test_a_replay_that_fails_leaves_the_others(tmp_path, monkeypatch, capsys):
     runs = {("PointCircle", algo, ""): [(0, tmp_path / algo)] for algo in ("cppo", "cpo")}
     monkeypatch.setattr(report.results, "run_folders", lambda folder: runs)
 
-    def of_run(place, seed, episodes):
+    def of_run(place, seed, episodes, steps):
         if place.name == "cppo":
             raise UsageError("no checkpoint\nmore")
         return ["episode"] * episodes
 
     monkeypatch.setattr(replay, "of_run", of_run)
-    about = {"env": "PointCircle", "variant": "", "cost_limits": {"cost": 5.0}}
+    about = {"env": "PointCircle", "variant": "", "steps": 100, "cost_limits": {"cost": 5.0}}
     groups = [{**about, "algo": algo, "seeds": [{"seed": 0, "final_return": 1.0}]} for algo in ("cppo", "cpo")]
     first, second = report.record_episodes(tmp_path, {"groups": groups}, 2)
     assert first["error"] == "UsageError: no checkpoint" and "episodes" not in first

@@ -13,6 +13,8 @@ from cppo.imports import resolve
 from cppo.maths import multipliers, nonparametric
 from cppo.types import Box, Discrete, EnvSpec, MultiDiscrete, UsageError
 
+IGNORED = "ignored"
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -62,7 +64,7 @@ TABLE: dict[str, Algorithm] = {
             ppo.PPOSettings,
             ppo.init,
             ppo.update,
-            constraint="ignored",
+            constraint=IGNORED,
             reference="Schulman et al. 2017",
         ),
         Algorithm(
@@ -71,7 +73,7 @@ TABLE: dict[str, Algorithm] = {
             trpo.init,
             trpo.update,
             order="second",
-            constraint="ignored",
+            constraint=IGNORED,
             reference="Schulman et al. 2015",
         ),
         Algorithm(
@@ -139,7 +141,7 @@ TABLE: dict[str, Algorithm] = {
             mpo.MPOSettings,
             mpo.init,
             mpo.update,
-            constraint="ignored",
+            constraint=IGNORED,
             policy="off",
             actions=(Box, Discrete),
             reference="Abdolmaleki et al. 2018",

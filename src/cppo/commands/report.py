@@ -21,7 +21,7 @@ class ReportCommand:
     folder: tyro.conf.Positional[Path]
     """Folder of a study, of a run, of several runs, or of a saved results.json."""
     out: Path | None = None
-    """Where to write (default: report in that folder)."""
+    """Where to write (default: report in that folder, with --steps report-STEPS)."""
     episodes: int = 2
     """Episodes to record of each algorithm for the replay (0: none)."""
     measure: bool = False
@@ -39,10 +39,12 @@ class ReportCommand:
 
             console.print(f"Wrote {measure.write(self.folder)}", highlight=False, soft_wrap=True)
         beside = self.folder if self.folder.is_dir() else self.folder.parent
-        out = self.out or beside / "report"
+        out = self.out or beside / ("report" if self.steps is None else f"report-{self.steps}")
         record = results.load(self.folder, self.steps)
         out.mkdir(parents=True, exist_ok=True)
         written = [results.save(record, out), *figures.write(record, out)]
+        if self.out is None:
+            figures.remove_others(out, written)
         written.append(tables.write(record, out))
         if self.page:
             written.append(report.write(self.folder, out, self.episodes, self.steps))

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cppo.claim import is_claimed
 from cppo.types import TrainingError, UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class StudyCommand:
             raise UsageError(
                 f"--lanes is {self.lanes}; it must be at least 0, for example --lanes 4 (0 lets cppo choose)."
             )
-        study = builtin.get(self.name).cut(_names(self.only), _names(self.algos), self.seeds, self.steps, self.backend)
+        whole = builtin.get(self.name).cut(backend=self.backend)
+        study = whole.cut(_names(self.only), _names(self.algos), self.seeds, self.steps)
         folder = self.out or Path("runs") / f"study-{study.name}"
         if self.list:
             self._print(execute.outcome(folder, study.runs()), True)
@@ -89,9 +91,12 @@ class StudyCommand:
             from cppo.study.distributed import Cluster
 
             spread = Cluster(self.ray)
-        done = execute.execute(study, folder, options, spread)
+        done = execute.execute(study, folder, options, spread, whole)
         self._print(done, False)
-        if done.unfinished:
+        elsewhere = sum(is_claimed(execute.run_folder(folder, run)) for run in done.unfinished)
+        if elsewhere:
+            console.print(f"{elsewhere} runs are being trained by another process.", highlight=False)
+        if len(done.unfinished) > elsewhere:
             console.print("Stopped and saved. Go on with the same command.", highlight=False)
         if done.finished:
             console.print(f"See it with: cppo report {folder}", highlight=False, soft_wrap=True, markup=False)

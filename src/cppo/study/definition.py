@@ -17,6 +17,7 @@ import importlib.util
 import json
 import re
 import tomllib
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -220,9 +221,17 @@ def _from_toml(path: Path) -> Study:
     if not all("envs" in {**content, **table} for table in parts):
         raise UsageError(f'{path}: envs is missing, for example envs = ["PointCircle"].')
     try:
-        return Study(name, [Part(**{**content, **table}) for table in parts], title)
+        return Study(name, [Part(**_joined(content, table)) for table in parts], title)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def _joined(top: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """A part's entries over those at the top; settings one by one."""
+    joined = {**top, **part}
+    if all(isinstance(table.get("settings"), dict) for table in (top, part)):
+        joined["settings"] = {**top["settings"], **part["settings"]}
+    return joined
 
 
 def _refuse_unknown_entries(path: Path, table: Mapping[str, Any]) -> None:
@@ -239,7 +248,13 @@ def _from_python(path: Path) -> Study:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except UsageError:
+        raise
+    except Exception as error:
+        line = getattr(error, "lineno", None) or traceback.extract_tb(error.__traceback__)[-1].lineno
+        raise UsageError(f"{path}, line {line}: {type(error).__name__}: {error}") from error
     study = getattr(module, "STUDY", None)
     if not isinstance(study, Study):
         raise UsageError(f"{path} must define STUDY = Study(...), from cppo.study.definition import Part, Study.")

@@ -6,7 +6,7 @@ The study's folder holds ``study.json`` (what was asked for) and ``runs/ID`` (or
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -53,9 +53,16 @@ class Outcome:
 
 
 def execute(
-    study: Study, folder: Path, options: Options | None = None, spread: Callable[..., None] | None = None
+    study: Study,
+    folder: Path,
+    options: Options | None = None,
+    spread: Callable[..., None] | None = None,
+    whole: Study | None = None,
 ) -> Outcome:
-    """Run what is left of ``study`` in ``folder``. ``spread`` runs groups elsewhere (``cppo.study.distributed``)."""
+    """Run what is left of ``study`` in ``folder``. ``spread`` runs groups elsewhere (``cppo.study.distributed``).
+
+    ``whole`` is the study of which this is a part: earlier runs that it does not ask for (any more) leave the manifest.
+    """
     options = options or Options()
     deadline = None if options.budget is None else time.time() + options.budget
     runs = study.runs()
@@ -65,7 +72,11 @@ def execute(
     refused_runs = [run for run, _ in refused]
     possible = [run for run in runs if run not in refused_runs]
     _refuse_ambiguous(study, possible)
-    write_manifest(study, folder, possible, refused)
+    left = write_manifest(study, folder, possible, refused, whole)
+    if left and options.show is not False:
+        print(
+            f"{left} earlier runs that the study no longer asks for stay in {folder / 'runs'}, but not in its reports."
+        )
     if options.retry:
         for run in possible:
             (run_folder(folder, run) / ERROR).unlink(missing_ok=True)  # it goes on from its last checkpoint
@@ -152,25 +163,58 @@ def run_folder(folder: Path, run: StudyRun) -> Path:
 
 
 def write_manifest(
-    study: Study, folder: Path, runs: Sequence[StudyRun], refused: Sequence[tuple[StudyRun, str]]
-) -> None:
-    """What was asked for, added to what was asked for before (a study may be run in parts)."""
-    path = folder / MANIFEST
+    study: Study,
+    folder: Path,
+    runs: Sequence[StudyRun],
+    refused: Sequence[tuple[StudyRun, str]],
+    whole: Study | None = None,
+) -> int:
+    """What was asked for, added to what was asked for before (a study may be run in parts).
+
+    Returns how many earlier runs are no longer asked for by ``whole``.
+    """
     entries: dict[tuple[Any, ...], dict[str, Any]] = {}
-    if path.is_file():
-        before = json.loads(path.read_text())
+    left = 0
+    if (folder / MANIFEST).is_file():
+        before = read_manifest(folder)
         if before["name"] != study.name:
             raise UsageError(f"{folder} holds the study {before['name']!r}; choose another --out for {study.name!r}.")
-        entries = {tuple(entry[name] for name in _WHICH): entry for entry in before["runs"]}
+        had = [entry for entry in before["runs"] if entry["id"]]  # what could not be is told anew
+        kept = [entry for entry in had if whole is None or _asks_for(whole, entry)]
+        left = len(had) - len(kept)
+        entries = {tuple(entry[name] for name in _WHICH): entry for entry in kept}
     for run in runs:
         key = (run.env, run.algo, run.variant, run.seed)
         entries[key] = {**dict(zip(_WHICH, key, strict=True)), "id": run.id, "steps": run.plan.steps}
     for run, problem in refused:
         key = (run.env, run.algo, run.variant, run.seed)
         entries[key] = {**dict(zip(_WHICH, key, strict=True)), "id": None, "steps": run.steps, "error": problem}
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{folder} is a file; choose another --out, a folder.") from None
     content = {"format": FORMAT, "name": study.name, "title": study.title, "runs": list(entries.values())}
-    log.write_json(path, content)
+    log.write_json(folder / MANIFEST, content)
+    return left
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What was asked of the study in ``folder``."""
+    content = log.read_json(folder / MANIFEST)
+    if content.get("format") != FORMAT or "runs" not in content:
+        raise UsageError(
+            f"{folder / MANIFEST} is no list of a study's runs; move the folder away, or restore the file."
+        )
+    return content
+
+
+def _asks_for(study: Study, entry: dict[str, Any]) -> bool:
+    """Whether the entry is a run of ``study``, its seed aside: a study may have been run with more seeds."""
+    same = [run for run in study.runs() if all(getattr(run, name) == entry[name] for name in _WHICH[:3])]
+    try:
+        return any(dataclasses.replace(run, seed=entry["seed"]).id == entry["id"] for run in same[:1])
+    except UsageError:
+        return False
 
 
 _WHICH = ("env", "algo", "variant", "seed")

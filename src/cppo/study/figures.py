@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from cppo import algos as algorithms
 from cppo.plots import COLOURS, LIMIT_COLOUR, STYLE
 from cppo.study import results
 from cppo.study.results import Record
@@ -34,6 +35,7 @@ NAMES = {
     "cvpo": "CVPO",
 }
 _LIMIT = re.compile(r"limit (\S+)")
+_FLAT = 2.5  # times the range of the methods that mind the limit: beyond it the others would flatten them
 _SERIES = (*COLOURS, "#7A4FD0", "#8A6D00")
 _DASHED: dict[str, Any] = {"color": LIMIT_COLOUR, "linestyle": (0, (5, 3)), "linewidth": 1.2}
 
@@ -61,6 +63,14 @@ def write(record: Record, folder: Path) -> list[Path]:
         for env in dict.fromkeys(seed["env"] for seed in measured):
             written += _save(_paths([seed for seed in measured if seed["env"] == env][:4]), folder, f"paths-{env}")
     return written
+
+
+def remove_others(folder: Path, written: list[Path]) -> None:
+    """Figures of an earlier report for which the newest has no data."""
+    for kind in ("curves", "ablation-*", "limits-*", "geometry-*", "paths-*"):
+        for path in [*folder.glob(f"{kind}.png"), *folder.glob(f"{kind}.svg")]:
+            if path not in written:
+                path.unlink()
 
 
 def is_limits(groups: list[Record]) -> bool:
@@ -94,7 +104,9 @@ def _learning_curves(groups: list[Record]) -> Figure:
             for limit in dict.fromkeys(group["cost_limits"][name] for group in here):
                 axis.axhline(limit, **_DASHED)
             axis.set_ylim(bottom=0)
-            if most > 1:
+        for axis, name in zip(column, ["return", *names], strict=False):
+            _frame(axis, here, [group["cost_limits"].get(name) for group in here])
+            if most > 1 and name != "return":
                 axis.set_ylabel(f"{name if len(names) > 1 else 'episode cost'} (dashed: limit)")
         column[0].set_title(f"{env} ({_seeds(here)})")
         for axis in column[1 + len(names) :]:
@@ -106,6 +118,29 @@ def _learning_curves(groups: list[Record]) -> Figure:
     handles = {line.get_label(): line for axis in axes[0] for line in axis.get_lines()}
     figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(6, 3 * len(envs)))
     return figure
+
+
+def _frame(axis: Axes, groups: list[Record], limits: list[float | None]) -> None:
+    """Let methods that ignore the limit leave the picture where they would flatten the others, and say so."""
+    curves = [np.asarray(line.get_ydata(), float) for line in axis.get_lines()[: len(groups)]]
+    minding = [curve for curve, group in zip(curves, groups, strict=True) if not _ignores_limits(group["algo"])]
+    if not minding:
+        return
+    marks = [limit for limit in limits if limit is not None]
+    low, high = (float(extreme(np.concatenate([*minding, marks]))) for extreme in (np.nanmin, np.nanmax))
+    low = 0.0 if marks else low - 0.05 * (high - low)  # costs start at 0
+    top = low + 1.3 * (high - low)
+    if axis.get_ylim()[1] <= low + _FLAT * (high - low):
+        return
+    axis.set_ylim(low, top)
+    most = {name_of(group): np.nanmax(curve) for curve, group in zip(curves, groups, strict=True)}
+    words = "beyond: " + ", ".join(f"{name} (up to {value:,.0f})" for name, value in most.items() if value > top)
+    place: dict[str, Any] = {"transform": axis.transAxes, "ha": "right", "va": "top"}
+    axis.text(0.99, 0.98, words, fontsize=7, color="0.35", backgroundcolor="white", **place)
+
+
+def _ignores_limits(algo: str) -> bool:
+    return algo in algorithms.TABLE and algorithms.TABLE[algo].constraint == algorithms.IGNORED
 
 
 def _steps_below(axis: Axes) -> None:

@@ -20,6 +20,7 @@ from cppo.envs.tasks import ant_circle as ant_task
 from cppo.envs.tasks import navigation
 from cppo.envs.tasks.scenes import CIRCLE_RADIUS, GOAL_SIZE, PILLAR_RADIUS, SCENES, VASE_HALF, WALL, Scene
 from cppo.run import Policy, Run
+from cppo.types import UsageError
 
 DIGITS = 3
 EPISODE_SEED = 20_000_003  # far from training seeds; the same for all algorithms, so that layouts agree
@@ -57,9 +58,12 @@ def record(policy: Policy, env: str, episodes: int = 1, seed: int = EPISODE_SEED
     ]
 
 
-def of_run(folder: Path, seed: int, episodes: int) -> list[dict[str, Any]]:
-    """Episodes of one seed's policy of a saved run."""
+def of_run(folder: Path, seed: int, episodes: int, steps: int) -> list[dict[str, Any]]:
+    """Episodes of one seed's policy of a saved run, which must be that of step ``steps``."""
     run = Run(folder)
+    saved = run.iteration() * run.plan.settings.batch_size
+    if saved != steps:
+        raise UsageError(f"the saved policy is that of step {saved:,}, not {steps:,}")
     return record(run.policy(seed), run.plan.env, episodes)
 
 

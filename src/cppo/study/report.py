@@ -41,13 +41,13 @@ def record_episodes(folder: Path, record: Record, episodes: int) -> list[Record]
         group, place = groups[0], dict(runs)[seed]
         limit = sum(group["cost_limits"].values())
         about = {"env": env, "algo": algo, "variant": variant, "seed": seed, "limit": limit}
-        found.append({**about, **_episodes(place, seed, episodes)})
+        found.append({**about, **_episodes(place, seed, episodes, group["steps"])})
     return found
 
 
-def _episodes(place: Path, seed: int, episodes: int) -> Record:
+def _episodes(place: Path, seed: int, episodes: int, steps: int) -> Record:
     try:
-        return {"episodes": replay.of_run(place, seed, episodes)}
+        return {"episodes": replay.of_run(place, seed, episodes, steps)}
     except Exception as error:  # whatever it is, the rest of the page is worth having
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         print(f"No replay of {place}: {reason}")

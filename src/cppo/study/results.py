@@ -20,7 +20,7 @@ from cppo import log
 from cppo import plan as plans
 from cppo.settings import as_dict
 from cppo.study import published, stats
-from cppo.study.execute import MANIFEST
+from cppo.study.execute import MANIFEST, read_manifest
 from cppo.study.groups import failure, finished_steps
 from cppo.types import UsageError
 
@@ -55,9 +55,9 @@ def load(folder: Path, steps: int | None = None) -> Record:
         raise UsageError(f"{folder} holds no study, no runs and no {FILE}; name the folder that cppo study wrote.")
     if steps is not None:
         raise UsageError(f"{path} is a finished record; --steps needs the folder of the runs themselves.")
-    record = json.loads(path.read_text())
-    if record.get("format") != FORMAT:
-        raise UsageError(f"{path} has format {record.get('format')!r}; this version of cppo reads format {FORMAT}.")
+    record = log.read_json(path)
+    if record.get("format") != FORMAT or "groups" not in record:
+        raise UsageError(f"{path} is no record of format {FORMAT}, which cppo report writes as {FILE}.")
     return record
 
 
@@ -70,34 +70,55 @@ def save(record: Record, folder: Path) -> Path:
 def digest(folder: Path, steps: int | None = None) -> Record:
     """Everything worth keeping of the finished runs in ``folder``, failed and unfinished ones listed.
 
-    With ``steps``, of the first so many environment steps of every run that has made them, finished or not.
+    Runs of one environment are compared at the same number of steps: that of the shortest of them. With ``steps``, the
+    first so many environment steps of every run that has made them, finished or not.
     """
+    if steps is not None and steps < 1:
+        raise UsageError(f"--steps is {steps}; it must be at least 1, for example --steps 100000.")
     entries, name, title = _entries(folder)
-    groups: dict[tuple[str, str, str], Record] = {}
+    made: dict[str, list[tuple[Record, int]]] = {}
     unfinished, failed, versions = [], [], []
     for entry in entries:
-        place, label = entry["folder"], {key: entry[key] for key in ("env", "algo", "variant", "seed")}
+        place = entry["folder"]
         problem = entry.get("error") or (failure(place) if place else None)
-        if place and (_reached(place) >= steps if steps else _is_finished(entry)):
-            _add(groups, entry, place, steps)
+        finished = bool(place) and _is_finished(entry)
+        covered = _covered(entry, steps) if place and (finished or steps) else 0
+        if covered:
+            made.setdefault(entry["env"], []).append((entry, covered))
             found = json.loads((place / "versions.json").read_text())
             if found not in versions:
                 versions.append(found)
-        elif problem:
-            failed.append({**label, "error": problem})
-        else:
-            unfinished.append(label)
+        if problem and not finished:
+            failed.append({**_which(entry), "error": problem})
+        elif not covered:
+            unfinished.append(_which(entry))
+    groups: dict[tuple[str, str, str], Record] = {}
+    for runs in made.values():
+        least = min(covered for _, covered in runs)
+        for entry, _ in runs:
+            failed += _add(groups, entry, least)
     measured = folder / MEASURED
     return {
         "format": FORMAT,
         "name": name,
         "title": title,
         "groups": list(groups.values()),
+        "longer": {env: most for env, runs in made.items() if (most := _longer(runs))},
         "unfinished": unfinished,
         "failed": failed,
         "versions": versions,
         **({"measured": json.loads(measured.read_text())} if measured.is_file() else {}),
     }
+
+
+def _which(entry: Record) -> Record:
+    return {key: entry[key] for key in ("env", "algo", "variant", "seed")}
+
+
+def _longer(runs: list[tuple[Record, int]]) -> int | None:
+    """Steps of the longest run, where not all are as long."""
+    covered = [steps for _, steps in runs]
+    return max(covered) if max(covered) > min(covered) else None
 
 
 def run_folders(folder: Path) -> dict[tuple[str, str, str], list[tuple[int, Path]]]:
@@ -115,7 +136,7 @@ def run_folders(folder: Path) -> dict[tuple[str, str, str], list[tuple[int, Path
 def _entries(folder: Path) -> tuple[list[Record], str, str]:
     """One entry for each run and seed."""
     if (folder / MANIFEST).is_file():
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = read_manifest(folder)
         entries = [
             {**entry, "folder": folder / "runs" / entry["id"] if entry["id"] else None} for entry in manifest["runs"]
         ]
@@ -150,11 +171,26 @@ def _several(entries: list[Record]) -> set[tuple[str, str]]:
 def _is_finished(entry: Record) -> bool:
     """Whether the run has the steps that were last asked for, by the study or by its own plan."""
     place: Path = entry["folder"]
-    if not (place / plans.FILE).is_file():
-        return False
-    plan = plans.load(place)
+    return (place / plans.FILE).is_file() and finished_steps(place) >= _asked(entry)
+
+
+def _asked(entry: Record) -> int:
+    """Environment steps that were last asked for, in whole batches."""
+    plan = plans.load(entry["folder"])
     batch = plan.settings.batch_size
-    return finished_steps(place) >= -(-(entry.get("steps") or plan.steps) // batch) * batch
+    return -(-(entry.get("steps") or plan.steps) // batch) * batch
+
+
+def _covered(entry: Record, steps: int | None) -> int:
+    """Environment steps of the run that count: those asked for, or the last logged ones up to ``steps``; 0 where it has
+    not made them. A run may have logged more while it is extended."""
+    place: Path = entry["folder"]
+    if steps is None:
+        return _asked(entry)
+    if not (place / log.METRICS).is_file():
+        return 0
+    logged = _numbers(log.read_metrics(place), "steps")
+    return int(logged[logged <= steps].max(initial=0)) if logged.max(initial=0) >= steps else 0
 
 
 def _run_folders(folder: Path) -> list[Path]:
@@ -163,36 +199,36 @@ def _run_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob(f"*/{plans.FILE}"))
 
 
-def _reached(place: Path) -> int:
-    """Environment steps that the run's log covers."""
-    if not (place / log.METRICS).is_file():
-        return 0
-    return int(_numbers(log.read_metrics(place), "steps").max(initial=0))
-
-
-def _add(groups: dict[tuple[str, str, str], Record], entry: Record, place: Path, steps: int | None) -> None:
+def _add(groups: dict[tuple[str, str, str], Record], entry: Record, steps: int) -> list[Record]:
+    """Take the first ``steps`` of a run into its group; a seed with other settings than the first is left out, and said
+    so."""
+    place: Path = entry["folder"]
     plan = plans.load(place)
-    key = (entry["env"], entry["algo"], entry["variant"])
-    covered = steps or finished_steps(place)  # a run that is being extended may have logged more
-    if key not in groups:
-        groups[key] = {
-            "env": plan.env,
-            "algo": plan.algo,
-            "variant": entry["variant"],
-            "backend": plan.backend,
-            "steps": covered,
-            "cost_limits": plan.cost_limits,
-            "settings": as_dict(plan.settings),
-            "seeds": [],
-        }
+    settings = as_dict(plan.settings)
+    about = {
+        "env": plan.env,
+        "algo": plan.algo,
+        "variant": entry["variant"],
+        "backend": plan.backend,
+        "steps": steps,
+        "cost_limits": plan.cost_limits,
+        "settings": settings,
+    }
+    group = groups.setdefault((entry["env"], entry["algo"], entry["variant"]), {**about, "seeds": []})
+    mine, theirs = ({"backend": one["backend"], **one["settings"]} for one in (about, group))
+    other = [name for name, value in mine.items() if theirs.get(name) != value]
+    if other:
+        words = ", ".join(f"{name} {mine[name]}, not {theirs.get(name)}" for name in other)
+        return [{**_which(entry), "error": f"left out: it has other settings than the first seed ({words})"}]
     frame = log.read_metrics(place)
-    frame = frame.loc[(frame["seed"] == entry["seed"]) & (frame["steps"] <= covered)]
-    if steps:
-        summaries = log.summarise(frame, plan.cost_limits, float(_numbers(frame, "seconds")[-1]), steps)
-    else:
+    frame = frame.loc[(frame["seed"] == entry["seed"]) & (frame["steps"] <= steps)]
+    if steps == finished_steps(place):
         summaries = json.loads((place / "summary.json").read_text())
+    else:
+        summaries = log.summarise(frame, plan.cost_limits, float(_numbers(frame, "seconds")[-1]), steps)
     summary = next(row for row in summaries["seeds"] if row["seed"] == entry["seed"])
-    groups[key]["seeds"].append(_seed(frame, summary, plan.cost_limits))
+    group["seeds"].append(_seed(frame, summary, plan.cost_limits))
+    return []
 
 
 def _seed(frame: pd.DataFrame, summary: Record, limits: dict[str, float]) -> Record:

@@ -62,7 +62,9 @@ def render(record: Record) -> str:
     for env in dict.fromkeys(row["env"] for row in rows):
         here = sorted((row for row in rows if row["env"] == env), key=lambda row: row["rank"] or 99)
         steps = max(row["steps"] for row in here)
-        parts.append(f"## {env}, {steps:,} steps\n\n{_table(here)}")
+        longer = record.get("longer", {}).get(env)
+        note = f"Cut there, since not all have more; the longest has {longer:,}.\n\n" if longer else ""
+        parts.append(f"## {env}, {steps:,} steps\n\n{note}{_table(here)}")
         if any(row["updates"] for row in here):
             parts.append(
                 f"### {env}: speed of learning, and its updates\n\n{_UPDATES_LEGEND}\n\n{_updates_table(here)}"
@@ -79,7 +81,11 @@ def render(record: Record) -> str:
         parts.append("## Probability of improvement\n\n| | P | environments |\n|---|---|---|\n" + "\n".join(lines))
     for title, found in (("Failed", record["failed"]), ("Not finished", record["unfinished"])):
         if found:
-            lines = [f"- {name_of(one)} on {one['env']}, seed {one['seed']}: {one.get('error', '')}" for one in found]
+            reasons = [f": {one['error']}" if "error" in one else "" for one in found]
+            lines = [
+                f"- {name_of(one)} on {one['env']}, seed {one['seed']}{reason}"
+                for one, reason in zip(found, reasons, strict=True)
+            ]
             parts.append(f"## {title}\n\n" + "\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
@@ -165,7 +171,7 @@ def _paths_table(rows: list[Record]) -> str:
 
 
 def _markdown(head: tuple[str, ...], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(cells) + " |" for cells in (head, *rows)]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in (head, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
