@@ -171,31 +171,31 @@ def write_manifest(
 ) -> int:
     """What was asked for, added to what was asked for before (a study may be run in parts).
 
-    Returns how many earlier runs are no longer asked for by ``whole``.
+    Returns how many earlier runs are no longer asked for.
     """
-    entries: dict[tuple[Any, ...], dict[str, Any]] = {}
-    left = 0
+    had: dict[tuple[Any, ...], dict[str, Any]] = {}
     if (folder / MANIFEST).is_file():
         before = read_manifest(folder)
         if before["name"] != study.name:
             raise UsageError(f"{folder} holds the study {before['name']!r}; choose another --out for {study.name!r}.")
-        had = [entry for entry in before["runs"] if entry["id"]]  # what could not be is told anew
-        kept = [entry for entry in had if whole is None or _asks_for(whole, entry)]
-        left = len(had) - len(kept)
-        entries = {tuple(entry[name] for name in _WHICH): entry for entry in kept}
+        # What could not be is told anew.
+        had = {tuple(entry[name] for name in _WHICH): entry for entry in before["runs"] if entry["id"]}
+    now: dict[tuple[Any, ...], dict[str, Any]] = {}
     for run in runs:
         key = (run.env, run.algo, run.variant, run.seed)
-        entries[key] = {**dict(zip(_WHICH, key, strict=True)), "id": run.id, "steps": run.plan.steps}
+        now[key] = {**dict(zip(_WHICH, key, strict=True)), "id": run.id, "steps": run.plan.steps}
     for run, problem in refused:
         key = (run.env, run.algo, run.variant, run.seed)
-        entries[key] = {**dict(zip(_WHICH, key, strict=True)), "id": None, "steps": run.steps, "error": problem}
+        now[key] = {**dict(zip(_WHICH, key, strict=True)), "id": None, "steps": run.steps, "error": problem}
+    kept = {key: entry for key, entry in had.items() if key in now or whole is None or _asks_for(whole, entry)}
+    entries = {**kept, **now}
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise UsageError(f"{folder} is a file; choose another --out, a folder.") from None
     content = {"format": FORMAT, "name": study.name, "title": study.title, "runs": list(entries.values())}
     log.write_json(folder / MANIFEST, content)
-    return left
+    return sum(key not in entries or entries[key]["id"] != entry["id"] for key, entry in had.items())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
