@@ -94,6 +94,14 @@ def test_runs_of_one_environment_are_compared_at_the_same_number_of_steps(tmp_pa
     assert "the longest has 600" in tables.render(record)
 
 
+def test_a_run_whose_batch_is_longer_than_another_run_is_left_out_and_named(tmp_path):
+    long = study(algos=["ppo"], steps=400, settings={**QUICK, "batch_size": 400})
+    train(tmp_path, Study("small", [*study().parts, *long.parts]))
+    record = results.digest(tmp_path)
+    assert [group["algo"] for group in record["groups"]] == ["ppo_lag"]
+    assert "longer than the 300 steps" in record["failed"][0]["error"]
+
+
 def test_what_a_study_no_longer_asks_for_leaves_its_reports_and_stays_on_disk(tmp_path):
     labels = {"": {}, "slow": {"policy_rate": 1e-4}}
     before = Study("small", [*study(envs=["ProbeBox"], variants=labels).parts, *study(envs=["ProbBox"]).parts])

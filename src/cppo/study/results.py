@@ -214,7 +214,8 @@ def _add(groups: dict[tuple[str, str, str], Record], entry: Record, steps: int) 
         "cost_limits": plan.cost_limits,
         "settings": settings,
     }
-    group = groups.setdefault((entry["env"], entry["algo"], entry["variant"]), {**about, "seeds": []})
+    key = (entry["env"], entry["algo"], entry["variant"])
+    group = groups.get(key, {**about, "seeds": []})
     mine, theirs = ({"backend": one["backend"], **one["settings"]} for one in (about, group))
     other = [name for name, value in mine.items() if theirs.get(name) != value]
     if other:
@@ -222,12 +223,17 @@ def _add(groups: dict[tuple[str, str, str], Record], entry: Record, steps: int) 
         return [{**_which(entry), "error": f"left out: it has other settings than the first seed ({words})"}]
     frame = log.read_metrics(place)
     frame = frame.loc[(frame["seed"] == entry["seed"]) & (frame["steps"] <= steps)]
+    if frame.empty:
+        return [
+            {**_which(entry), "error": f"left out: one batch of it is longer than the {steps:,} steps of another run"}
+        ]
     if steps == finished_steps(place):
         summaries = json.loads((place / "summary.json").read_text())
     else:
         summaries = log.summarise(frame, plan.cost_limits, float(_numbers(frame, "seconds")[-1]), steps)
     summary = next(row for row in summaries["seeds"] if row["seed"] == entry["seed"])
     group["seeds"].append(_seed(frame, summary, plan.cost_limits))
+    groups[key] = group
     return []
 
 
