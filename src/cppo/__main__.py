@@ -1,5 +1,5 @@
 """``python -m cppo`` is the command ``cppo``."""
 
-from cppo.cli import main
+from cppo.commands.cli import main
 
 main()

@@ -12,13 +12,19 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, no_type_check
 
 import jax
 
 from cppo.types import UsageError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+D = TypeVar("D", bound="DataclassInstance")
+Plain = bool | int | float | str
+Setting = Plain | tuple[float, ...] | tuple[int, ...]
 FLOAT_TYPES = ("float", "tuple[float, ...]")
 
 
@@ -30,44 +36,46 @@ def setting(
     above: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
-    choices: tuple[Any, ...] | None = None,
+    choices: tuple[str, ...] | None = None,
+    later: bool = False,
 ) -> Any:
-    """A documented field with its range."""
-    rules = dict(at_least=at_least, above=above, at_most=at_most, below=below, choices=choices)
+    """A documented field with its range; ``later``: it came after others had been saved (see ``identity``)."""
+    rules = dict(at_least=at_least, above=above, at_most=at_most, below=below, choices=choices, later=later)
     return dataclasses.field(default=default, metadata={"doc": doc, **rules})
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 def settings(cls: type[T]) -> type[T]:
     """Make a class a settings record: frozen, keyword-only, validated, and a pytree of its float fields."""
-    cls.__post_init__ = _validate  # type: ignore[attr-defined]
+    cls.__post_init__ = _validate  # pyright: ignore[reportAttributeAccessIssue]  (no class has one before)
     made = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-    for field in dataclasses.fields(made):  # type: ignore[arg-type]
+    fields = dataclasses.fields(made)  # pyright: ignore[reportArgumentType]  (what the line above made is one)
+    for field in fields:
         # Types are told apart by name, and a module may be written without ``from __future__ import annotations``.
         field.type = field.type.__name__ if isinstance(field.type, type) else str(field.type)
-    names = {field.name: field.type in FLOAT_TYPES for field in dataclasses.fields(made)}  # type: ignore[arg-type]
+    names = {field.name: field.type in FLOAT_TYPES for field in fields}
     jax.tree_util.register_dataclass(
-        made,  # type: ignore[arg-type]
+        made,
         data_fields=[name for name, leaf in names.items() if leaf],
         meta_fields=[name for name, leaf in names.items() if not leaf],
     )
-    return made
+    return no_type_check(made)  # its ``float`` leaves are tracers where JAX rebuilds it: no checker may insist
 
 
-def _validate(self: Any) -> None:
+def _validate(self: DataclassInstance) -> None:
     for field in dataclasses.fields(self):
         for value in _numbers(getattr(self, field.name)):
-            _check(type(self).__name__, field, value)
+            _check(field, value)
 
 
-def _numbers(value: Any) -> tuple[Any, ...]:
+def _numbers(value: object) -> tuple[Plain, ...]:
     """Plain values to check; arrays and tracers pass unchecked, since they come from values that were checked."""
     if isinstance(value, tuple | list):
         return tuple(item for item in value if isinstance(item, int | float | str))
     return (value,) if isinstance(value, bool | int | float | str) else ()
 
 
-def _check(owner: str, field: dataclasses.Field[Any], value: Any) -> None:
+def _check(field: dataclasses.Field, value: Plain) -> None:
     rules = field.metadata
     wrong = isinstance(value, float) and math.isnan(value)
     if not isinstance(value, str | bool):
@@ -88,10 +96,10 @@ def _range(rules: Mapping[str, Any]) -> str:
     return " and ".join(said) or "a number"
 
 
-def replace(base: T, changes: Mapping[str, Any]) -> T:
+def replace(base: D, changes: Mapping[str, object]) -> D:
     """``base`` with named fields changed; text is read as the field's type, unknown names are refused with a
     suggestion."""
-    fields = {field.name: field for field in dataclasses.fields(base)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(base)}
     parsed = {}
     for name, value in changes.items():
         if name not in fields:
@@ -99,10 +107,10 @@ def replace(base: T, changes: Mapping[str, Any]) -> T:
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise UsageError(f"unknown setting {name!r}.{hint} Settings: {', '.join(sorted(fields))}.")
         parsed[name] = read(fields[name], value)
-    return dataclasses.replace(base, **parsed)  # type: ignore[type-var]
+    return dataclasses.replace(base, **parsed)
 
 
-def read(field: dataclasses.Field[Any], value: Any) -> Any:
+def read(field: dataclasses.Field, value: Any) -> Setting:
     """A value for ``field`` from what a person typed or a JSON file holds."""
     kind = str(field.type)
     literal = _literal(value) if isinstance(value, str) and kind != "str" else value
@@ -148,10 +156,21 @@ def parse_assignments(items: list[str] | tuple[str, ...]) -> dict[str, str]:
 
 
 def as_dict(values: Any) -> dict[str, Any]:
-    """Plain values for a JSON file."""
-    return {field.name: getattr(values, field.name) for field in dataclasses.fields(values)}
+    """Plain values for a JSON file, from settings or from what stands in for those of an unknown algorithm."""
+    return dict(vars(values))
 
 
-def describe(cls: type[Any]) -> list[tuple[str, str, str]]:
+def describe(cls: type[DataclassInstance]) -> list[tuple[str, str, str]]:
     """Rows (name, default, documentation) for a person."""
     return [(f.name, repr(f.default), f.metadata["doc"]) for f in dataclasses.fields(cls)]
+
+
+def identity(values: Any) -> dict[str, Any]:
+    """What tells these settings from others: all but fields of later versions that are at their default."""
+    fields = dataclasses.fields(values) if dataclasses.is_dataclass(values) else ()
+    same = {field.name for field in fields if _untouched(field, getattr(values, field.name))}
+    return {name: value for name, value in as_dict(values).items() if name not in same}
+
+
+def _untouched(field: dataclasses.Field, value: Any) -> bool:
+    return bool(field.metadata.get("later")) and value == field.default

@@ -8,13 +8,19 @@ Costs always carry a last axis of m constraints, also when m = 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
+from cppo.errors import TrainingError as TrainingError
+from cppo.errors import Unsaved as Unsaved
+from cppo.errors import UsageError as UsageError
+
+AnyArray = Array | np.ndarray  # NumPy's come from environments outside JAX, and from files
 Key = Array
 PyTree = Any
+Metrics = dict[str, AnyArray]
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class MultiDiscrete:
         return (len(self.sizes),)
 
 
+LOST = ("crash", "hang", "exception", "shape")  # how episodes are lost: ``shape`` where values do not fit the spaces
+
 ActionSpace = Box | Discrete | MultiDiscrete
 
 
@@ -73,6 +81,7 @@ class EnvSpec:
     cost_limits: tuple[float, ...]
     episode_length: int
     time_limit: bool = True  # False: episodes may be longer than ``episode_length``, which is a guess
+    measures: tuple[str, ...] = ()  # what else the task says of an episode: goals reached, fallen, success
 
     @property
     def num_costs(self) -> int:
@@ -85,20 +94,24 @@ class Step(NamedTuple):
     ``obs`` is what to act on next (after a reset: the new episode's first observation); ``final_obs`` is the true
     successor of the step, which is what a critic must see. The two are equal where no episode ended.
     ``terminated`` is a true end (no future); ``truncated`` is a time limit (the future exists, unseen).
-    ``dropped`` marks episodes that were lost with the process they ran in; they are truncated, and no mean over
-    episodes counts them (their last step, made up of what was known, is in the batch).
-    Environments that lose none leave it out.
+    ``dropped`` marks episodes that were lost with the process they ran in: 1 + the index of the cause in ``LOST``, else
+    0. They are truncated, and no mean over episodes counts them (their last step, made up of what was known, is in the
+    batch). Environments that lose none leave it out.
+    ``measures`` are those that the spec names, for the episode so far; they count where it ended. NaN: unknown. Nothing
+    learns from them.
     """
 
-    obs: Float[Array, "world *obs"]
-    final_obs: Float[Array, "world *obs"]
-    reward: Float[Array, " world"]
-    cost: Float[Array, "world constraint"]
-    terminated: Bool[Array, " world"]
-    truncated: Bool[Array, " world"]
-    dropped: Bool[Array, " world"] | None = None
+    obs: Float[AnyArray, "world *obs"]
+    final_obs: Float[AnyArray, "world *obs"]
+    reward: Float[AnyArray, " world"]
+    cost: Float[AnyArray, "world constraint"]
+    terminated: Bool[AnyArray, " world"]
+    truncated: Bool[AnyArray, " world"]
+    dropped: Int[AnyArray, " world"] | None = None
+    measures: Float[AnyArray, "world measure"] | None = None
 
 
+@runtime_checkable
 class BatchedEnv(Protocol):
     """W copies of an environment as functions of an explicit state.
 
@@ -116,11 +129,13 @@ class BatchedEnv(Protocol):
     jittable: bool
     resumable: bool
 
-    def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[PyTree, Float[Array, "world *obs"]]:
+    def init(
+        self, keys: AnyArray, ages: Int[AnyArray, " world"] | None = None
+    ) -> tuple[PyTree, Float[AnyArray, "world *obs"]]:
         """Start an episode in every world. ``ages`` (default 0) staggers the time counters."""
         ...
 
-    def advance(self, state: PyTree, actions: Array) -> tuple[PyTree, Step]:
+    def advance(self, state: PyTree, actions: AnyArray) -> tuple[PyTree, Step]:
         """Step every world and reset those whose episode ended."""
         ...
 
@@ -140,7 +155,7 @@ class Batch(NamedTuple):
     """What one collection hands to an algorithm's ``update``."""
 
     obs: Float[Array, "time world *obs"]
-    action: Float[Array, "time world *action"]
+    action: Num[Array, "time world *action"]
     next_obs: Float[Array, "time world *obs"]  # true successors (``Step.final_obs``)
     reward: Float[Array, "time world"]
     cost: Float[Array, "time world constraint"]
@@ -148,17 +163,6 @@ class Batch(NamedTuple):
     truncated: Bool[Array, "time world"]
     age: Float[Array, "time world"]  # steps that the episode had lasted when ``obs`` was seen
     episodes: Episodes
-
-
-Metrics = dict[str, Array]
-
-
-class UsageError(ValueError):
-    """The user asked for something that cannot be; the message says what to type instead. Exit code 2."""
-
-
-class TrainingError(RuntimeError):
-    """A run cannot go on (for example NaN rewards); everything saved before stays valid. Exit code 1."""
 
 
 def as_numpy(tree: PyTree) -> PyTree:

@@ -9,20 +9,32 @@ violation (their recovery: pure descent on cost). d' and b share one unit, the m
 d' = (d − J_c)/T (docs/cost-contract.md). The line search then asks the true surrogates for what the model promised: KL
 within δ; no cost above its budget, or, where that is already exceeded, no rise; reward not lower unless some limit is
 exceeded.
+
+Which budget an update is given is a rule, a value (``Budgets``):
+
+    printed      d', the room there is
+    hysteresis   the same, but from J_c > d until J_c ≤ h d the deepest fall that the region allows (``cpo-hyst`` in the
+                 records of Milosevic, Müller & Scherf 2025, which begin it only where a budget is out of reach)
+    shares       m · reach,  m = 5 (d − J_c)/d between −0.95 and 1,  reach = √(2δ b_iᵀH⁻¹b_i) that deepest fall
+
+Shares are ours: a batch knows in which direction a cost falls better than by how much (docs/maths.md).
 """
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from cppo.algos.common import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
-from cppo.maths import costs, cpo_dual, surrogate, trust_region
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from cppo.algos.on_policy import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
+from cppo.maths import costs, cpo_dual, surrogate, switch, trust_region
+from cppo.maths.shares import normal_share, together
 from cppo.networks import Networks
-from cppo.settings import settings
-from cppo.types import Batch, Key, Metrics
+from cppo.settings import setting, settings
+from cppo.types import Batch, Episodes, Key, Metrics, PyTree
 
 
 @settings
@@ -30,60 +42,88 @@ class CPOSettings(OnPolicy, trust_region.Region):
     """Settings of CPO: those of every second-order method."""
 
 
-def init(networks: Networks, settings: CPOSettings, key: Key) -> Agent:
-    return init_agent(networks, settings, key, ())
+@settings
+class CPOHysteresisSettings(CPOSettings):
+    """Settings of CPO with hysteresis."""
+
+    recover_until: float = setting(
+        0.8,
+        "h: recovery begins above the limit and ends where J_c is at most this share of it.",
+        above=0.0,
+        at_most=1.0,
+    )
 
 
-def update(networks: Networks, settings: CPOSettings, agent: Agent, batch: Batch, key: Key) -> tuple[Agent, Metrics]:
+@settings
+class CPOSharesSettings(CPOSettings):
+    """Settings of CPO with budgets in shares of its reach."""
+
+    tilt: float = setting(0.95, "Largest share of the reach that cost is asked to fall by.", above=0.0, at_most=1.0)
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """``init(constraints) -> memory``; ``asked(settings, memory, episodes, reach) -> (budgets, memory)``."""
+
+    init: Callable[[int], PyTree]
+    asked: Callable[[Any, PyTree, Episodes, Float[Array, " constraint"]], tuple[Array, PyTree]]
+
+
+def _room(settings: CPOSettings, episodes: Episodes) -> Array:
+    return costs.budget(jnp.asarray(settings.cost_limit), episodes, settings.cost_discount, settings.cost_unit)
+
+
+def _hysteresis(settings: CPOHysteresisSettings, over: Array, episodes: Episodes, reach: Array) -> tuple[Array, Array]:
+    over = switch.step(over, episodes.cost, jnp.asarray(settings.cost_limit), settings.recover_until)
+    return jnp.where(over, -2.0 * reach, _room(settings, episodes)), over  # out of reach: least violation
+
+
+def _shares(settings: CPOSharesSettings, memory: PyTree, episodes: Episodes, reach: Array) -> tuple[Array, PyTree]:
+    share = normal_share(episodes.cost, jnp.asarray(settings.cost_limit), settings.tilt)
+    return together(share, settings.tilt) * reach, memory
+
+
+PRINTED = Budgets(lambda m: (), lambda settings, memory, episodes, reach: (_room(settings, episodes), memory))
+HYSTERESIS = Budgets(lambda m: jnp.zeros(m, bool), _hysteresis)
+SHARES = Budgets(lambda m: (), _shares)
+
+
+def init(networks: Networks, settings: CPOSettings, key: Key, budgets: Budgets = PRINTED) -> Agent:
+    return init_agent(networks, settings, key, budgets.init(networks.spec.num_costs))
+
+
+def update(
+    networks: Networks, settings: CPOSettings, agent: Agent, batch: Batch, key: Key, budgets: Budgets = PRINTED
+) -> tuple[Agent, Metrics]:
     """One constrained natural step with line search, then the critics."""
     data = prepare(networks, settings, agent, batch)
-    limit = jnp.asarray(settings.cost_limit)
-    budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
-    signals = jnp.concatenate([data.adv[None], data.cost_adv])
     terms = surrogate.around(networks.policy, agent.policy, data.obs, data.action)
-    params, as_tree = ravel_pytree(agent.policy)
-
-    def changes(flat: Array) -> Array:
-        """Predicted change of reward and costs, per step."""
-        return signals @ (terms.ratio(as_tree(flat)) - 1.0) / data.adv.size
-
-    def mean_kl(flat: Array) -> Array:
-        return terms.mean_kl(as_tree(flat))
+    signals = jnp.concatenate([data.adv[None], data.cost_adv])
 
     # The model: gradients g, b_1 … b_m, their natural directions, and all inner products.
-    product = trust_region.fisher_product(mean_kl, params, settings.damping)
-    gradients = jax.jacrev(changes)(params)
-    solved = jax.vmap(lambda v: trust_region.conjugate_gradient(product, v, settings.solver_iterations))(gradients)
-    gram = gradients @ solved.x.T
+    near = trust_region.model(terms, agent.policy, signals, settings)
+    gram = near.gradients @ near.solved.x.T
     gram = (gram + gram.T) / 2.0
+    reach = jnp.sqrt(2.0 * settings.kl * jnp.maximum(jnp.diagonal(gram)[1:], 0.0))
+    budget, memory = budgets.asked(settings, agent.extra, batch.episodes, reach)
     found = cpo_dual.solve(gram[0, 0], gram[0, 1:], gram[1:, 1:], budget, jnp.sqrt(2.0 * settings.kl))
-    step = jnp.concatenate([found.along_gradient[None], found.along_costs]) @ solved.x
+    step = jnp.concatenate([found.along_gradient[None], found.along_costs]) @ near.solved.x
 
     # The truth: backtrack until the surrogates themselves agree.
     recovering = found.status == cpo_dual.Status.INFEASIBLE
     lengths = jnp.sqrt(jnp.maximum(jnp.diagonal(gram)[1:], 1e-20))
 
     def acceptable(flat: Array) -> Array:
-        reward, cost = jnp.split(changes(flat), [1])
+        reward, cost = jnp.split(near.changes(flat), [1])
         reward_met = jnp.any(budget < 0) | (reward[0] >= 0)
-        return (mean_kl(flat) <= settings.kl) & costs_met(cost, budget, lengths, recovering) & reward_met
+        return (near.mean_kl(flat) <= settings.kl) & costs_met(cost, budget, lengths, recovering) & reward_met
 
     searched = trust_region.backtrack(
-        acceptable, params, step, shrink=settings.search_shrink, tries=settings.search_tries
+        acceptable, near.params, step, shrink=settings.search_shrink, tries=settings.search_tries
     )
-    change = batch.episodes.length * changes(searched.params)
-    metrics = {
-        "recovering": recovering,
-        "status": found.status,
-        "kl": mean_kl(searched.params),
-        "kl_limit": jnp.asarray(settings.kl),
-        "search_accepted": searched.accepted,
-        "search_tries": searched.tries,
-        "solver_residual": jnp.max(solved.residual),
-        "predicted_reward_change": change[0],
-        "predicted_cost_change": change[1:],
-    }
-    agent = agent._replace(policy=as_tree(searched.params))
+    metrics: Metrics = near.told(searched, batch.episodes.length, settings)
+    metrics |= {"recovering": recovering, "status": found.status}
+    agent = agent._replace(policy=near.as_tree(searched.params), extra=memory)
     agent, critic_metrics = fit_critics(networks, settings, agent, data, key)
     return observe(agent, batch), metrics | critic_metrics
 
@@ -93,7 +133,8 @@ def costs_met(cost: Array, budget: Array, lengths: Array, recovering: Array) -> 
 
     Violations count in lengths of the gradients; a cost without a gradient, which no step can mend, counts for none.
 
-    >>> move = lambda *cost: bool(costs_met(jnp.array(cost), jnp.array([-0.1, 0.05]), jnp.array([1e-10, 2.0]), True))
+    >>> budget, lengths, recovering = jnp.array([-0.1, 0.05]), jnp.array([1e-10, 2.0]), jnp.array(True)
+    >>> move = lambda *cost: bool(costs_met(jnp.array(cost), budget, lengths, recovering))
     >>> move(0.0, 0.05), move(0.0, 5.0)
     (True, False)
     """

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from cppo.algos.common import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
+from cppo.algos.on_policy import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
 from cppo.maths import adam, first_order, multipliers, surrogate
 from cppo.networks import Networks
 from cppo.settings import setting, settings
@@ -27,16 +27,11 @@ from cppo.types import Batch, Key, Metrics, PyTree
 
 
 @settings
-class FOCOPSSettings(OnPolicy, multipliers.Ascent):
+class FOCOPSSettings(OnPolicy, first_order.Descent, multipliers.Ascent):
     """Settings of FOCOPS."""
 
     kl: float = setting(0.02, "δ: states whose KL exceeds it drop out; the update ends when the mean does.", above=0.0)
     temperature: float = setting(1.5, "λ, in standard deviations of the penalised advantage (authors: 1.5).", above=0.0)
-    policy_rate: float = setting(3e-4, "Learning rate of the policy.", above=0.0)
-    epochs: int = setting(
-        40, "Most passes over the batch in an update; the KL limit usually ends it before.", at_least=1
-    )
-    minibatches: int = setting(8, "Minibatches to a pass.", at_least=1)
 
 
 class Extra(NamedTuple):
@@ -65,20 +60,9 @@ def update(networks: Networks, settings: FOCOPSSettings, agent: Agent, batch: Ba
         inside = jax.lax.stop_gradient(distance <= settings.kl)
         return jnp.mean(inside * (distance - terms.ratio(params, index) * adv[index]))
 
-    done = first_order.descend(
-        loss,
-        terms.kl,
-        agent.policy,
-        agent.extra.memory,
-        policy_key,
-        samples=adv.size,
-        rate=settings.policy_rate,
-        kl_limit=settings.kl,
-        epochs=settings.epochs,
-        minibatches=settings.minibatches,
-    )
+    done = first_order.descend(loss, terms.kl, agent.policy, agent.extra.memory, policy_key, settings, samples=adv.size)
     change = terms.ratio(done.params) - 1.0
-    metrics = {
+    metrics: Metrics = {
         "kl": terms.mean_kl(done.params),
         "kl_limit": jnp.asarray(settings.kl),
         "epochs": done.epochs,

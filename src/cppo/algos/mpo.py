@@ -14,15 +14,17 @@ ends at its KL limit instead of paying for KL with a multiplier of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int
 
-from cppo.algos.common import Agent
-from cppo.algos.off_policy import OffPolicy, fit_q, init_agent, propose
-from cppo.maths import adam, costs, first_order, nonparametric, normalise, replay
+from cppo.algos.off_policy import OffPolicy, Proposed, fit_q, init_agent, propose
+from cppo.algos.on_policy import Agent
+from cppo.maths import adam, costs, first_order, nonparametric, normalise
+from cppo.maths import replay_buffer as replay
 from cppo.networks import Networks
 from cppo.settings import setting, settings
 from cppo.types import Batch, Key, Metrics, PyTree
@@ -31,14 +33,10 @@ EStep = Callable[[Array, Array, Array, Array, Array | float], nonparametric.Weig
 
 
 @settings
-class MPOSettings(OffPolicy):
+class MPOSettings(OffPolicy, first_order.Descent):
     """Settings of MPO and CVPO."""
 
     estep_kl: float = setting(0.1, "ε of the E-step: mean KL(q‖π) of the reweighted actions (authors: 0.1).", above=0.0)
-    kl: float = setting(0.01, "The M-step ends once the mean forward KL(π‖π_θ) exceeds this.", above=0.0)
-    policy_rate: float = setting(3e-4, "Learning rate of the policy.", above=0.0)
-    epochs: int = setting(40, "Most passes over the E-step's states in an M-step.", at_least=1)
-    minibatches: int = setting(8, "Minibatches to a pass.", at_least=1)
     states: int = setting(1024, "States drawn from replay for an E-step.", at_least=1)
     actions: int = setting(32, "Actions drawn at each state (Discrete: all of them, this is unused).", at_least=2)
 
@@ -75,33 +73,18 @@ def update(
     weights = jnp.exp(found.log_q)
 
     # M-step: weighted maximum likelihood until the KL limit.
-    def kl(params: PyTree, index: Array) -> Array:
-        before = jax.tree.map(lambda x: x[index], data.policy)
-        return jax.vmap(lambda d, o: d.kl(networks.policy(params, o)))(before, data.obs[index])
-
-    def log_prob(params: PyTree, index: Array) -> Array:
-        new = jax.vmap(lambda o: networks.policy(params, o))(data.obs[index])
-        return jax.vmap(lambda d, actions: jax.vmap(d.log_prob)(actions))(new, data.action[index])
+    kl, log_prob = partial(divergence, networks, data), partial(log_likelihood, networks, data)
 
     def loss(params: PyTree, index: Array) -> Array:
         return -jnp.mean(jnp.sum(weights[index] * log_prob(params, index), axis=-1))
 
     done = first_order.descend(
-        loss,
-        kl,
-        agent.policy,
-        agent.extra.memory,
-        policy_key,
-        samples=settings.states,
-        rate=settings.policy_rate,
-        kl_limit=settings.kl,
-        epochs=settings.epochs,
-        minibatches=settings.minibatches,
+        loss, kl, agent.policy, agent.extra.memory, policy_key, settings, samples=settings.states
     )
     everything = jnp.arange(settings.states)
     ratio = jnp.exp(log_prob(done.params, everything) - log_prob(agent.policy, everything))
     change = batch.episodes.length * (ratio - 1.0) * jnp.exp(data.log_prior) / settings.states  # to episode units
-    metrics = {
+    metrics: Metrics = {
         "recovering": ~found.feasible,
         "kl": jnp.mean(kl(done.params, everything)),
         "kl_limit": jnp.asarray(settings.kl),
@@ -118,3 +101,17 @@ def update(
     normaliser = normalise.observe(agent.normaliser, batch.obs.reshape(-1, *networks.spec.obs_shape))
     agent = agent._replace(policy=done.params, normaliser=normaliser, extra=Extra(done.memory, past))
     return agent, metrics | critic_metrics
+
+
+def divergence(networks: Networks, data: Proposed, params: PyTree, index: Int[Array, " i"]) -> Float[Array, " i"]:
+    """KL(π‖π_θ) at the replayed states of ``index``."""
+    before = jax.tree.map(lambda x: x[index], data.policy)
+    return jax.vmap(lambda d, o: d.kl(networks.policy(params, o)))(before, data.obs[index])
+
+
+def log_likelihood(
+    networks: Networks, data: Proposed, params: PyTree, index: Int[Array, " i"]
+) -> Float[Array, "i action"]:
+    """log π_θ of the actions proposed at these states."""
+    new = jax.vmap(lambda o: networks.policy(params, o))(data.obs[index])
+    return jax.vmap(lambda d, actions: jax.vmap(d.log_prob)(actions))(new, data.action[index])

@@ -2,76 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
-from cppo.algos.common import Agent
-from cppo.maths import normalise, q_critics, replay
-from cppo.maths.costs import UNITS
+from cppo.algos.on_policy import Agent, Method
+from cppo.maths import normalise, q_critics
+from cppo.maths import replay_buffer as replay
+from cppo.maths.distributions import Categorical, Distribution
 from cppo.maths.normalise import policy_view
-from cppo.networks import ACTIVATIONS, Networks
+from cppo.maths.q_critics import QCritic
+from cppo.networks import Networks
 from cppo.settings import setting, settings
-from cppo.types import Discrete, Key, Metrics
+from cppo.types import Key, Metrics
 
 
 @settings
-class OffPolicy:
-    """Settings of every off-policy method; names mean what they mean for on-policy ones."""
+class OffPolicy(Method):
+    """Settings of every off-policy method."""
 
     critic_clock = False  # no setting: replay keeps no ages
 
-    cost_limit: tuple[float, ...] = setting(
-        (), "Limit on the mean undiscounted cost of an episode, one for each constraint.", at_least=0.0
-    )
     batch_size: int = setting(
         2000,
         "Environment steps of one seed between two updates; replay allows shorter ones than on-policy.",
         at_least=1,
     )
     num_envs: int = setting(10, "Worlds of one seed that run side by side.", at_least=1)
-    replay_size: int = setting(100_000, "Steps that the replay holds.", at_least=1)
-    hidden: tuple[int, ...] = setting((64, 64), "Widths of the hidden layers of policy and critics.", at_least=1)
-    encoder: str = setting(
-        "auto",
-        "What sees the observation before the layers: mlp (nothing), cnn, gru or module:Class; auto: cnn for pictures.",
-    )
-    memory: int = setting(16, "Observations that encoder=gru sees, the newest last.", at_least=2)
-    activation: str = setting("tanh", "Activation of the hidden layers.", choices=tuple(ACTIVATIONS))
-    initial_std: float = setting(0.6, "Standard deviation of the first policy, bounds being ±1.", above=0.0)
-    discount: float = setting(0.99, "Discount γ of the return.", at_least=0.0, below=1.0)
-    cost_discount: float = setting(0.99, "Discount γ_c of costs in action values.", at_least=0.0, below=1.0)
-    value_rate: float = setting(1e-3, "Learning rate of the critics.", above=0.0)
+    replay_size: int = setting(100_000, "Decisions that the replay holds (steps, but for ``hold``).", at_least=1)
     value_steps: int = setting(400, "Gradient steps of the critics in an update.", at_least=1)
     value_batch: int = setting(256, "Replayed steps to a gradient step.", at_least=1)
     value_actions: int = setting(4, "Actions averaged over in the value of a next state.", at_least=1)
     target_rate: float = setting(
         0.01, "Share of a critic that its slow copy takes over at a step.", above=0.0, at_most=1.0
     )
-    ignore: tuple[int, ...] = setting(
-        (), "Entries of the observation, by index, that the policy does not see: known noise.", at_least=0
-    )
-    normalise_obs: bool = setting(True, "Scale the policy's observations by their running mean and deviation.")
-    obs_floor: float = setting(1.0, "Smallest deviation that the policy's observations are divided by.", above=0.0)
-    critic_floor: float = setting(1e-3, "The same for the critics, which always see scaled observations.", above=0.0)
-    cost_unit: str = setting(
-        "episode", "How a limit becomes an update's budget (docs/cost-contract.md).", choices=UNITS
-    )
-    min_episodes: int = setting(
-        10, "Average J_c over at least so many recent episodes, where rollouts hold whole ones.", at_least=1
-    )
 
 
 def init_agent(networks: Networks, settings: OffPolicy, key: Key) -> Agent:
     """An agent whose critics are of actions; ``extra`` is left to the method."""
     policy_key, value_key, cost_key = jax.random.split(key, 3)
-    critics = q_critics.structure(networks)
+    critics = networks.of_actions()
     cost_keys = jax.random.split(cost_key, networks.spec.num_costs)
     return Agent(
         networks.init_policy(policy_key, settings.initial_std),
-        q_critics.init(critics.init_value(value_key)),  # type: ignore[arg-type]
+        q_critics.init(critics.init_value(value_key)),
         jax.vmap(lambda k: q_critics.init(critics.init_value(k)))(cost_keys),
         normalise.empty(networks.spec.obs_shape),
         None,
@@ -81,9 +57,9 @@ def init_agent(networks: Networks, settings: OffPolicy, key: Key) -> Agent:
 class Proposed(NamedTuple):
     """States from replay with actions of the present policy, as an E-step wants them."""
 
-    obs: Float[Array, "state obs"]  # as the policy sees them
-    policy: Any  # its distribution at each state
-    action: Float[Array, "state action ..."]
+    obs: Float[Array, "state *obs"]  # as the policy sees them
+    policy: Distribution  # at each state
+    action: Num[Array, "state action ..."]
     log_prior: Float[Array, "state action"]  # of drawn actions equal weights; Discrete: every action's probability
     adv: Float[Array, "state action"]  # Q less its prior mean at the state
     cost_adv: Float[Array, "constraint state action"]
@@ -103,15 +79,15 @@ def propose(
     """``actions`` draws from the policy at each of ``states`` replayed states (Discrete: all actions), with values."""
     obs = replay.sample(past, state_key, states).obs
     seen = policy_view(settings, agent, obs)
-    policy: Any = jax.vmap(lambda o: networks.policy(agent.policy, o))(seen)
-    kind = networks.spec.action
-    if isinstance(kind, Discrete):
-        action, log_prior = jnp.tile(jnp.arange(kind.n), (states, 1)), jax.nn.log_softmax(policy.logits)
+    policy = jax.vmap(lambda o: networks.policy(agent.policy, o))(seen)
+    if isinstance(policy, Categorical):
+        action = jnp.tile(jnp.arange(policy.logits.shape[-1]), (states, 1))
+        log_prior = jax.nn.log_softmax(policy.logits)
     else:
         keys = jax.random.split(action_key, (states, actions))
         action = jax.vmap(lambda d, ks: jax.vmap(d.sample)(ks))(policy, keys)
         log_prior = jnp.full((states, actions), -jnp.log(float(actions)))
-    q = q_critics.structure(networks).value
+    q = networks.of_actions().value
     scaled = normalise.apply(agent.normaliser, obs, settings.critic_floor)
     pair = lambda o, each: jax.vmap(lambda a: q_critics.pair(networks.spec, o, a))(each)  # noqa: E731
     pairs = jax.vmap(pair)(scaled, action)
@@ -126,11 +102,11 @@ def fit_q(
     networks: Networks, settings: OffPolicy, agent: Agent, past: replay.Replay, key: Key
 ) -> tuple[Agent, Metrics]:
     """``value_steps`` temporal-difference steps of all critics under the present policy."""
-    q = q_critics.structure(networks).value
+    q = networks.of_actions().value
     pair = lambda o, a: q_critics.pair(networks.spec, o, a)  # noqa: E731
     slow = dict(rate=settings.value_rate, target_rate=settings.target_rate)
 
-    def one_step(carry: tuple[Any, Any], step_key: Key) -> tuple[tuple[Any, Any], tuple[Array, Array]]:
+    def one_step(carry: tuple[QCritic, QCritic], step_key: Key) -> tuple[tuple[QCritic, QCritic], tuple[Array, Array]]:
         value, cost_value = carry
         draw_key, action_key = jax.random.split(step_key)
         steps = replay.sample(past, draw_key, settings.value_batch)
@@ -154,6 +130,7 @@ def fit_q(
         return (value, cost_value), (loss, jnp.mean(cost_loss))
 
     keys = jax.random.split(key, settings.value_steps)
+    assert isinstance(agent.value, QCritic) and isinstance(agent.cost_value, QCritic)
     (value, cost_value), (loss, cost_loss) = jax.lax.scan(one_step, (agent.value, agent.cost_value), keys)
-    metrics = {"value_loss": jnp.mean(loss), "cost_value_loss": jnp.mean(cost_loss)}
+    metrics: Metrics = {"value_loss": jnp.mean(loss), "cost_value_loss": jnp.mean(cost_loss)}
     return agent._replace(value=value, cost_value=cost_value), metrics

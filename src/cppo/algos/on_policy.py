@@ -6,25 +6,30 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Num
 
 from cppo.maths import critics, normalise
 from cppo.maths.advantages import centred, gae
 from cppo.maths.costs import UNITS
+from cppo.maths.critics import Critic
 from cppo.maths.normalise import policy_view as policy_view
+from cppo.maths.q_critics import QCritic
 from cppo.networks import ACTIVATIONS, Networks
 from cppo.settings import setting, settings
-from cppo.types import Batch, Key, PyTree
+from cppo.types import Batch, Key, Metrics, PyTree
 
 
 @settings
-class OnPolicy:
-    """Settings of every on-policy method; the defaults are the paper's where it gives them."""
+class Method:
+    """Settings of every method; the defaults are the paper's where it gives them."""
 
     cost_limit: tuple[float, ...] = setting(
         (), "Limit on the mean undiscounted cost of an episode, one for each constraint.", at_least=0.0
     )
     batch_size: int = setting(30_000, "Environment steps of one seed between two updates.", at_least=1)
+    hold: int = setting(
+        1, "Environment steps that an action is held; discounts stay those of a step.", at_least=1, later=True
+    )
     num_envs: int = setting(30, "Worlds of one seed that run side by side.", at_least=1)
     hidden: tuple[int, ...] = setting((64, 64), "Widths of the hidden layers of policy and critics.", at_least=1)
     encoder: str = setting(
@@ -35,21 +40,14 @@ class OnPolicy:
     activation: str = setting("tanh", "Activation of the hidden layers.", choices=tuple(ACTIVATIONS))
     initial_std: float = setting(0.6, "Standard deviation of the first policy, bounds being ±1.", above=0.0)
     discount: float = setting(0.99, "Discount γ of the return.", at_least=0.0, below=1.0)
-    cost_discount: float = setting(0.99, "Discount γ_c of costs in advantages.", at_least=0.0, below=1.0)
-    gae_decay: float = setting(0.97, "GAE λ of the return.", at_least=0.0, at_most=1.0)
-    cost_gae_decay: float = setting(0.95, "GAE λ_c of costs.", at_least=0.0, at_most=1.0)
+    cost_discount: float = setting(0.99, "Discount γ_c of costs, as critics see them.", at_least=0.0, below=1.0)
     value_rate: float = setting(1e-3, "Learning rate of the critics.", above=0.0)
-    value_epochs: int = setting(40, "Passes over the batch when fitting the critics.", at_least=1)
-    value_minibatches: int = setting(8, "Minibatches to a pass when fitting the critics.", at_least=1)
     ignore: tuple[int, ...] = setting(
         (), "Entries of the observation, by index, that the policy does not see: known noise.", at_least=0
     )
     normalise_obs: bool = setting(True, "Scale the policy's observations by their running mean and deviation.")
     obs_floor: float = setting(1.0, "Smallest deviation that the policy's observations are divided by.", above=0.0)
     critic_floor: float = setting(1e-3, "The same for the critics, which always see scaled observations.", above=0.0)
-    horizon_is_end: bool = setting(False, "Treat the time limit as the end of the return's future (no bootstrap).")
-    cost_horizon_is_end: bool = setting(False, "The same for the cost's future.")
-    critic_clock: bool = setting(False, "Critics also see the episode's age (policies never do).")
     cost_unit: str = setting(
         "episode", "How a limit becomes an update's budget (docs/cost-contract.md).", choices=UNITS
     )
@@ -58,12 +56,38 @@ class OnPolicy:
     )
 
 
+@settings
+class OnPolicy(Method):
+    """Settings of every on-policy method."""
+
+    gae_decay: float = setting(0.97, "GAE λ of the return.", at_least=0.0, at_most=1.0)
+    cost_gae_decay: float = setting(0.95, "GAE λ_c of costs.", at_least=0.0, at_most=1.0)
+    target_decay: tuple[float, ...] = setting(
+        (),
+        "λ and λ_c of what critics learn from (empty: those of the advantages).",
+        at_least=0.0,
+        at_most=1.0,
+        later=True,
+    )
+    value_epochs: int = setting(40, "Passes over the batch when fitting the critics.", at_least=1)
+    value_minibatches: int = setting(8, "Minibatches to a pass when fitting the critics.", at_least=1)
+    horizon_is_end: bool = setting(False, "Treat the time limit as the end of the return's future (no bootstrap).")
+    cost_horizon_is_end: bool = setting(False, "The same for the cost's future.")
+    critic_clock: bool = setting(False, "Critics also see the episode's age (policies never do).")
+    diagnose: int = setting(
+        0,
+        "Iterations from one measurement of what other worlds confirm of an update to the next (0: none).",
+        at_least=0,
+        later=True,
+    )
+
+
 class Agent(NamedTuple):
-    """The part of the training state that every on-policy method has; ``extra`` is the method's own."""
+    """The part of the training state that every method has; ``extra`` is the method's own."""
 
     policy: PyTree
-    value: critics.Critic
-    cost_value: critics.Critic  # stacked over constraints
+    value: Critic | QCritic
+    cost_value: Critic | QCritic  # stacked over constraints
     normaliser: normalise.Normaliser
     extra: Any
 
@@ -80,14 +104,14 @@ def init_agent(networks: Networks, settings: OnPolicy, key: Key, extra: Any) -> 
     )
 
 
-def act(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"], key: Key) -> Array:
+def act(networks: Networks, settings: Method, agent: Agent, obs: Float[Array, "world *obs"], key: Key) -> Array:
     """Sampled actions, in the policy's units."""
     keys = jax.random.split(key, obs.shape[0])
     seen = policy_view(settings, agent, obs)
     return jax.vmap(lambda o, k: networks.policy(agent.policy, o).sample(k))(seen, keys)
 
 
-def act_mode(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "world *obs"]) -> Array:
+def act_mode(networks: Networks, settings: Method, agent: Agent, obs: Float[Array, "world *obs"]) -> Array:
     """The most likely actions, in the policy's units."""
     return jax.vmap(lambda o: networks.policy(agent.policy, o).mode())(policy_view(settings, agent, obs))
 
@@ -95,9 +119,9 @@ def act_mode(networks: Networks, settings: Any, agent: Any, obs: Float[Array, "w
 class Prepared(NamedTuple):
     """A batch flattened to N samples, as an update wants it."""
 
-    obs: Float[Array, "n obs"]  # as the acting policy saw them
-    critic_obs: Float[Array, "n obs"]
-    action: Array
+    obs: Float[Array, "n *obs"]  # as the acting policy saw them
+    critic_obs: Float[Array, "n *seen"]
+    action: Num[Array, "n *action"]
     adv: Float[Array, " n"]  # centred
     cost_adv: Float[Array, "constraint n"]  # centred
     value_target: Float[Array, " n"]
@@ -118,46 +142,67 @@ def prepare(networks: Networks, settings: OnPolicy, agent: Agent, batch: Batch) 
     evaluate = jax.vmap(jax.vmap(networks.value, in_axes=(None, 0)), in_axes=(None, 0))
     ends = batch.terminated | batch.truncated
 
-    def estimate(params: PyTree, signal: Array, terminated: Array, discount: Any, decay: Any) -> tuple[Array, Array]:
+    def estimate(
+        params: PyTree,
+        signal: Float[Array, "time world"],
+        terminated: Bool[Array, "time world"],
+        discount: Array | float,
+        *decays: Array | float,
+    ) -> _Estimate:
         value, next_value = evaluate(params, obs), evaluate(params, next_obs)
-        advantage = gae(signal, value, next_value, terminated, batch.truncated, discount, decay)
-        return advantage, advantage + value
+        found = [gae(signal, value, next_value, terminated, batch.truncated, discount, decay) for decay in decays]
+        return _Estimate(found[0], found[-1] + value, found[-1])
 
+    targets = settings.target_decay  # of their own, one for both or one each, or none
+    decay, cost_decay = (settings.gae_decay, *targets[:1]), (settings.cost_gae_decay, *targets[-1:])
     reward_ends = ends if settings.horizon_is_end else batch.terminated
-    adv, target = estimate(agent.value.params, batch.reward, reward_ends, settings.discount, settings.gae_decay)
+    reward = estimate(agent.value.params, batch.reward, reward_ends, settings.discount, *decay)
     cost_ends = ends if settings.cost_horizon_is_end else batch.terminated
-    cost_adv, cost_target = jax.vmap(
-        lambda params, cost: estimate(params, cost, cost_ends, settings.cost_discount, settings.cost_gae_decay)
-    )(agent.cost_value.params, jnp.moveaxis(batch.cost, -1, 0))
+    costs = jax.vmap(lambda params, cost: estimate(params, cost, cost_ends, settings.cost_discount, *cost_decay))(
+        agent.cost_value.params, jnp.moveaxis(batch.cost, -1, 0)
+    )
     flat = lambda x: x.reshape(-1, *x.shape[2:])  # noqa: E731
     rows = lambda x: x.reshape(x.shape[0], -1)  # noqa: E731
     return Prepared(
         flat(policy_view(settings, agent, batch.obs)),
         flat(obs),
         flat(batch.action),
-        centred(flat(adv)),
-        jax.vmap(centred)(rows(cost_adv)),
-        flat(target),
-        rows(cost_target),
-        _explained(flat(target), flat(adv)),
-        jax.vmap(_explained)(rows(cost_target), rows(cost_adv)),
+        centred(flat(reward.advantage)),
+        jax.vmap(centred)(rows(costs.advantage)),
+        flat(reward.target),
+        rows(costs.target),
+        _explained(flat(reward.target), flat(reward.error)),
+        jax.vmap(_explained)(rows(costs.target), rows(costs.error)),
     )
+
+
+class _Estimate(NamedTuple):
+    """Of one signal: what updates go by, what its critic is to learn, and by how much that missed it."""
+
+    advantage: Float[Array, "time world"]
+    target: Float[Array, "time world"]
+    error: Float[Array, "time world"]
 
 
 def _explained(target: Array, error: Array) -> Array:
     return 1.0 - jnp.var(error) / jnp.maximum(jnp.var(target), 1e-12)
 
 
-def fit_critics(networks: Networks, settings: OnPolicy, agent: Agent, data: Prepared, key: Key) -> tuple[Agent, Any]:
+def fit_critics(
+    networks: Networks, settings: OnPolicy, agent: Agent, data: Prepared, key: Key
+) -> tuple[Agent, Metrics]:
     """Both kinds of critic on the batch's λ-returns."""
     value_key, cost_key = jax.random.split(key)
-    how = dict(rate=settings.value_rate, epochs=settings.value_epochs, minibatches=settings.value_minibatches)
-    value, loss = critics.fit(networks.value, agent.value, data.critic_obs, data.value_target, value_key, **how)
+    passes = dict(epochs=settings.value_epochs, minibatches=settings.value_minibatches)
+
+    def fit(critic: Critic | QCritic, target: Array, key: Key) -> tuple[Critic, Array]:
+        assert isinstance(critic, Critic)
+        return critics.fit(networks.value, critic, data.critic_obs, target, key, rate=settings.value_rate, **passes)
+
+    value, loss = fit(agent.value, data.value_target, value_key)
     cost_keys = jax.random.split(cost_key, networks.spec.num_costs)
-    cost_value, cost_loss = jax.vmap(lambda c, t, k: critics.fit(networks.value, c, data.critic_obs, t, k, **how))(
-        agent.cost_value, data.cost_value_target, cost_keys
-    )
-    metrics = {
+    cost_value, cost_loss = jax.vmap(fit)(agent.cost_value, data.cost_value_target, cost_keys)
+    metrics: Metrics = {
         "value_loss": loss,
         "cost_value_loss": jnp.mean(cost_loss),
         "value_explained": data.value_explained,

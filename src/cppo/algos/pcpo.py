@@ -12,12 +12,10 @@ the true costs to their budgets, or to no rise where they are exceeded already.
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from cppo.algos.common import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
+from cppo.algos.on_policy import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
 from cppo.maths import costs, cpo_dual, surrogate, trust_region
 from cppo.networks import Networks
 from cppo.settings import setting, settings
@@ -42,48 +40,29 @@ def update(networks: Networks, settings: PCPOSettings, agent: Agent, batch: Batc
     data = prepare(networks, settings, agent, batch)
     limit = jnp.asarray(settings.cost_limit)
     budget = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
-    signals = jnp.concatenate([data.adv[None], data.cost_adv])
     terms = surrogate.around(networks.policy, agent.policy, data.obs, data.action)
-    params, as_tree = ravel_pytree(agent.policy)
-
-    def changes(flat: Array) -> Array:
-        """Predicted change of reward and costs, per step."""
-        return signals @ (terms.ratio(as_tree(flat)) - 1.0) / data.adv.size
-
-    def mean_kl(flat: Array) -> Array:
-        return terms.mean_kl(as_tree(flat))
+    signals = jnp.concatenate([data.adv[None], data.cost_adv])
 
     # Reward step to the edge of the ball.
-    product = trust_region.fisher_product(mean_kl, params, settings.damping)
-    gradients = jax.jacrev(changes)(params)
-    solved = jax.vmap(lambda v: trust_region.conjugate_gradient(product, v, settings.solver_iterations))(gradients)
-    size = gradients[0] @ solved.x[0]
-    reward_step = jnp.sqrt(2.0 * settings.kl / jnp.maximum(size, 1e-12)) * solved.x[0]
+    near = trust_region.model(terms, agent.policy, signals, settings)
+    gradients, solved = near.gradients, near.solved.x
+    size = gradients[0] @ solved[0]
+    reward_step = jnp.sqrt(2.0 * settings.kl / jnp.maximum(size, 1e-12)) * solved[0]
 
     # Projection onto the budgets, and back into the ball if it lies outside.
-    inverse_costs = solved.x[1:] if settings.projection == "kl" else gradients[1:]  # L⁻¹b
+    inverse_costs = solved[1:] if settings.projection == "kl" else gradients[1:]  # L⁻¹b
     gram = gradients[1:] @ inverse_costs.T
     found = cpo_dual.project(gradients[1:] @ reward_step, (gram + gram.T) / 2.0, budget)
     step = reward_step + found.along_costs @ inverse_costs
-    step = step * jnp.minimum(1.0, jnp.sqrt(2.0 * settings.kl / jnp.maximum(step @ product(step), 1e-12)))
+    step = step * jnp.minimum(1.0, jnp.sqrt(2.0 * settings.kl / jnp.maximum(step @ near.product(step), 1e-12)))
 
     def acceptable(flat: Array) -> Array:
-        return (mean_kl(flat) <= settings.kl) & jnp.all(changes(flat)[1:] <= jnp.maximum(budget, 0.0))
+        return (near.mean_kl(flat) <= settings.kl) & jnp.all(near.changes(flat)[1:] <= jnp.maximum(budget, 0.0))
 
     searched = trust_region.backtrack(
-        acceptable, params, step, shrink=settings.search_shrink, tries=settings.search_tries
+        acceptable, near.params, step, shrink=settings.search_shrink, tries=settings.search_tries
     )
-    change = batch.episodes.length * changes(searched.params)
-    metrics = {
-        "status": found.status,
-        "kl": mean_kl(searched.params),
-        "kl_limit": jnp.asarray(settings.kl),
-        "search_accepted": searched.accepted,
-        "search_tries": searched.tries,
-        "solver_residual": jnp.max(solved.residual),
-        "predicted_reward_change": change[0],
-        "predicted_cost_change": change[1:],
-    }
-    agent = agent._replace(policy=as_tree(searched.params))
+    metrics: Metrics = near.told(searched, batch.episodes.length, settings) | {"status": found.status}
+    agent = agent._replace(policy=near.as_tree(searched.params))
     agent, critic_metrics = fit_critics(networks, settings, agent, data, key)
     return observe(agent, batch), metrics | critic_metrics

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from cppo.algos.common import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
+from cppo.algos.on_policy import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
 from cppo.maths import adam, first_order, multipliers, surrogate
 from cppo.maths.multipliers import Multiplier
 from cppo.networks import Networks
@@ -22,22 +22,10 @@ from cppo.types import Batch, Key, Metrics, PyTree
 
 
 @settings
-class PPOSettings(OnPolicy):
+class PPOSettings(OnPolicy, first_order.Descent, surrogate.Bonus):
     """Settings of PPO."""
 
-    kl: float = setting(0.01, "The update ends once the mean forward KL(π‖π_θ) exceeds this.", above=0.0)
-    policy_rate: float = setting(3e-4, "Learning rate of the policy.", above=0.0)
     clip: float = setting(0.2, "Ratios beyond 1 ± clip earn nothing more.", above=0.0)
-    epochs: int = setting(
-        40, "Most passes over the batch in an update; the KL limit usually ends it before.", at_least=1
-    )
-    minibatches: int = setting(8, "Minibatches to a pass.", at_least=1)
-    entropy: float = setting(
-        0.0,
-        "Bonus on entropy, reward for a nat. None by default; with a price that swings, a Discrete policy may need it: "
-        "an action that is no longer tried is never tried again.",
-        at_least=0.0,
-    )
 
 
 @settings
@@ -83,20 +71,9 @@ def update(
         gain = jnp.minimum(ratio * adv[index], clipped * adv[index])
         return -jnp.mean(gain + settings.entropy * terms.entropy(params, index))
 
-    done = first_order.descend(
-        loss,
-        terms.kl,
-        agent.policy,
-        agent.extra.memory,
-        policy_key,
-        samples=adv.size,
-        rate=settings.policy_rate,
-        kl_limit=settings.kl,
-        epochs=settings.epochs,
-        minibatches=settings.minibatches,
-    )
+    done = first_order.descend(loss, terms.kl, agent.policy, agent.extra.memory, policy_key, settings, samples=adv.size)
     ratio = terms.ratio(done.params)
-    metrics = {
+    metrics: Metrics = {
         "kl": terms.mean_kl(done.params),
         "kl_limit": jnp.asarray(settings.kl),
         "epochs": done.epochs,

@@ -13,24 +13,17 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from cppo.algos.common import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
+from cppo.algos.on_policy import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
 from cppo.maths import multipliers, surrogate, trust_region
 from cppo.maths.multipliers import Multiplier
 from cppo.networks import Networks
-from cppo.settings import setting, settings
+from cppo.settings import settings
 from cppo.types import Batch, Key, Metrics
 
 
 @settings
-class TRPOSettings(OnPolicy, trust_region.Region):
+class TRPOSettings(OnPolicy, trust_region.Region, surrogate.Bonus):
     """Settings of TRPO."""
-
-    entropy: float = setting(
-        0.0,
-        "Bonus on entropy, reward for a nat. None by default; with a price that swings, a Discrete policy may need it: "
-        "an action that is no longer tried is never tried again.",
-        at_least=0.0,
-    )
 
 
 @settings
@@ -84,7 +77,7 @@ def update(
 
     policy = as_tree(found.params)
     change = terms.ratio(policy) - 1.0
-    metrics = {
+    metrics: Metrics = {
         "kl": mean_kl(found.params),
         "kl_limit": jnp.asarray(settings.kl),
         "search_accepted": found.accepted,

@@ -43,7 +43,7 @@ class Compare:
     """Write TensorBoard files."""
 
     def __call__(self) -> None:
-        from cppo.compare import compare, read_settings
+        from cppo.study.compare import compare, read_settings
 
         console = Console()
         tell = lambda words: console.print(words, highlight=False)  # noqa: E731

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cppo.types import UsageError
+from cppo.errors import UsageError
 
 
 @dataclass
@@ -25,6 +25,11 @@ class GymnasiumOptions:
     """Processes that share the worlds (default: one for each core)."""
     env_timeout: float = 60.0
     """Seconds after which a step counts as hung and its process is restarted."""
+    env_max_dropped: float = 0.1
+    """Stop training once a larger share of the episodes of 20 iterations is lost to failures (1: never)."""
+
+    measures: str | None = None
+    """Keys of info to log of each episode: is_success (its last value), goal_met:sum or success:max; several: a,b."""
 
     def environment(self, name: str) -> Any:
         """What to train or evaluate on: the name itself, or a Gymnasium environment with these options."""
@@ -33,8 +38,9 @@ class GymnasiumOptions:
         if self == GymnasiumOptions():
             return name
         if envs.backends(name) != ["gymnasium"]:
+            theirs = f" (that of the package safety-gymnasium is safety_gymnasium:{name})" if "Safety" in name else ""
             raise UsageError(
-                f"{name} is no Gymnasium environment: leave out --cost-keys, --cost, --env-python and such."
+                f"{name} is no Gymnasium environment{theirs}: leave out --cost-keys, --cost, --env-python and such."
             )
         return envs.from_gymnasium(
             name,
@@ -44,4 +50,6 @@ class GymnasiumOptions:
             episode_length=self.episode_length,
             workers=self.env_workers,
             timeout=self.env_timeout,
+            max_dropped=self.env_max_dropped,
+            measures=[key.strip() for key in (self.measures or "").split(",") if key.strip()],
         )

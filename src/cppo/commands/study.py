@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cppo.claim import is_claimed
-from cppo.types import TrainingError, UsageError
+from cppo.errors import TrainingError, UsageError
+from cppo.runs.lock import is_claimed
+from cppo.runs.signals import ending
 
 if TYPE_CHECKING:
     from cppo.study.definition import StudyRun
+    from cppo.study.execute import Progress
 
 Positional = tyro.conf.Positional
 console = Console()
@@ -29,7 +31,7 @@ class StudyCommand:
     """Run a study: paper (Figure 3), ablation (Figure 4 and the paper's claims), limits, or your own file.
 
     Stop it whenever you like; the same command goes on where it was. Example: cppo study paper --only PointCircle
-    --algos cppo,cpo --seeds 2 --budget 25m
+    --algos cppo,cpo --seeds 2 --stop-after 25m
     """
 
     name: Positional[str]
@@ -42,8 +44,10 @@ class StudyCommand:
     """How many seeds."""
     steps: int | None = None
     """Environment steps of each seed; more than before goes on with finished runs."""
+    stop_after: str | None = None
+    """Save and stop after this time, for example 25m, 1h30m or 90s; the same command goes on."""
     budget: str | None = None
-    """Stop at a checkpoint after this time, for example 25m, 1h30m or 90s."""
+    """The older name of --stop-after."""
     out: Path | None = None
     """Folder of the study (default: runs/study-NAME)."""
     list: bool = False
@@ -66,6 +70,7 @@ class StudyCommand:
     """Write TensorBoard files."""
 
     def __call__(self) -> None:
+        from cppo.runs.options import seconds_of
         from cppo.study import builtin, execute
 
         if self.lanes < 0:
@@ -76,10 +81,11 @@ class StudyCommand:
         study = whole.cut(_names(self.only), _names(self.algos), self.seeds, self.steps)
         folder = self.out or Path("runs") / f"study-{study.name}"
         if self.list:
-            self._print(execute.outcome(folder, study.runs()), True)
+            self._print(execute.progress(folder, study.runs()), True)
             return
-        options = execute.Options(
-            budget=None if self.budget is None else execute.seconds_of(self.budget),
+        time = self.stop_after or self.budget
+        options = execute.StudyOptions(
+            stop_after=None if time is None else seconds_of(time, "--stop-after" if self.stop_after else "--budget"),
             lockstep=False if self.apart else self.lockstep or None,
             lanes=self.lanes,
             retry=self.retry,
@@ -100,13 +106,12 @@ class StudyCommand:
             console.print("Stopped and saved. Go on with the same command.", highlight=False)
         if done.finished:
             console.print(f"See it with: cppo report {folder}", highlight=False, soft_wrap=True, markup=False)
+        if done.signal is not None:
+            raise ending(done.signal)
         if done.failed:
             raise TrainingError(_advice([run for run, _ in done.failed], _total(done)))
 
-    def _print(self, done: object, every: bool) -> None:
-        from cppo.study.execute import Outcome
-
-        assert isinstance(done, Outcome)
+    def _print(self, done: Progress, every: bool) -> None:
         where = [(run, "finished") for run in done.finished] + [(run, "to do") for run in done.unfinished]
         counts = Counter((run.env, run.algo, run.variant, word) for run, word in where)
         failed = Counter((run.env, run.algo, run.variant) for run, _ in done.failed)
@@ -142,8 +147,8 @@ def _can_run(run: StudyRun) -> bool:
         return False
 
 
-def _total(done: object) -> int:
-    return len(done.finished) + len(done.unfinished) + len(done.failed)  # type: ignore[attr-defined]
+def _total(done: Progress) -> int:
+    return len(done.finished) + len(done.unfinished) + len(done.failed)
 
 
 def _names(text: str | None) -> list[str]:

@@ -46,7 +46,7 @@ class Tune:
 
     def __call__(self) -> None:
         from cppo.settings import parse_assignments
-        from cppo.tune import parse_space, set_line, tune
+        from cppo.study.tune import parse_space, set_line, tune
 
         space = parse_space(self.set_space, self.algo)
         ranked = tune(

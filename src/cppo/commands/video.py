@@ -7,7 +7,8 @@ from pathlib import Path
 
 import tyro
 
-from cppo.types import UsageError
+from cppo.commands.stage import tell_stage
+from cppo.errors import UsageError
 
 
 @dataclass
@@ -18,31 +19,36 @@ class Video:
     """
 
     run: tyro.conf.Positional[Path]
-    """Folder of the run."""
+    """Folder of the run, or a policy that comes with cppo: pretrained:PointGoal1."""
     seed_index: int | None = None
     """Which seed's policy, counted from 0 (default: the feasible one with the highest return)."""
+    checkpoint: str | None = None
+    """Whose policy: the name of a checkpoint, best (feasible, from evaluations while training) or last (default)."""
     episodes: int = 1
     """Episodes to film."""
     out: Path | None = None
-    """The file, .mp4 or .gif (default: video.mp4 in the run's folder)."""
+    """The file, .mp4 or .gif (default: video.mp4 in the run's folder; of a pretrained one, in this)."""
     deterministic: bool = True
     """Take the most likely actions (--no-deterministic: sample them, as in training)."""
     renderer: str = "auto"
     """mujoco, top (drawn from above, works everywhere) or auto (mujoco where it works)."""
     episode_seed: int = 0
     """Seed of the episodes."""
+    trust: bool = False
+    """Run code that only the run's files name: environment, encoder, algorithm, interpreter (SECURITY.md)."""
 
     def __call__(self) -> None:
-        from cppo.run import Run
-        from cppo.video import film
+        from cppo.policies.video import film
+        from cppo.runs.run import Run
 
-        run = Run(self.run)
+        run = Run(self.run, checkpoint=self.checkpoint, trust=self.trust)
+        tell_stage(run)
         seeds = run.plan.seeds
         if self.seed_index is not None and not 0 <= self.seed_index < len(seeds):
             raise UsageError(f"--seed-index {self.seed_index}: this run has {len(seeds)} seeds, 0 to {len(seeds) - 1}.")
         out = film(
             run,
-            self.out or run.folder / "video.mp4",
+            self.out or run.output("video.mp4"),
             seed=None if self.seed_index is None else seeds[self.seed_index],
             episodes=self.episodes,
             deterministic=self.deterministic,

@@ -3,41 +3,57 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from cppo.envs import gym_env, mujoco_tasks
-from cppo.envs import replay as replay  # cppo.envs.replay(name, transitions, backend)
-from cppo.envs.batched import JaxEnv, World
+from cppo.envs.gymnasium import env as gym_env
+from cppo.envs.held import Held
 from cppo.envs.history import History
-from cppo.envs.point_circle import PointCircle
-from cppo.envs.probes import ProbeBox, ProbeDiscrete, ProbeState, ProbeTwo
-from cppo.types import BatchedEnv, EnvSpec, PyTree, Step, UsageError
+from cppo.envs.mujoco import warp
+from cppo.envs.registry import ALIASES, TABLE, Environment
+from cppo.envs.views import View
+from cppo.types import BatchedEnv, EnvSpec, PyTree, Step, UsageError, as_numpy
 
-JAX_WORLDS: dict[str, Callable[[], World]] = {
-    "PointCircle": PointCircle,
-    "ProbeBox": ProbeBox,
-    "ProbeDiscrete": ProbeDiscrete,
-    "ProbeState": ProbeState,
-    "ProbeTwo": ProbeTwo,
-}
 BACKENDS = ("auto", "jax", "threads", "warp", "gymnasium")
 
 
 def names() -> list[str]:
-    return [*JAX_WORLDS, *mujoco_tasks.THREADS]
+    return list(TABLE)
+
+
+def named(name: str) -> str:
+    """What an environment is called here: ``SafetyPointGoal1-v0`` and ``cppo/PointGoal1-v0`` are PointGoal1.
+
+    >>> named("SafetyPointGoal1-v0"), named("HalfCheetah-v5")
+    ('PointGoal1', 'HalfCheetah-v5')
+    """
+    return ALIASES.get(name, name)
+
+
+def remark(name: str) -> str | None:
+    """What a person should know who gave an environment another's name for it."""
+    if named(name) == name:
+        return None
+    own = TABLE[named(name)].spec
+    words = f"{name} is the built-in {own.name}, with the benchmark's limit"
+    if own.num_costs == 1:
+        return f"{words} of {own.cost_limits[0]:g}."
+    half = " ".join(f"{limit / own.num_costs:g}" for limit in own.cost_limits)
+    return (
+        f"{words} of {own.cost_limits[0]:g} for each of {', '.join(own.cost_names)}; the benchmark counts a "
+        f"step once, whichever is charged, which --cost-limit {half} keeps within it."
+    )
 
 
 def backends(name: str) -> list[str]:
-    """Where an environment can run, the best one first."""
-    if name in JAX_WORLDS:
-        return ["jax"]
-    if name in mujoco_tasks.THREADS:
-        return [backend for backend, table in mujoco_tasks.TABLE.items() if name in table]
+    """Where an environment can run, the best one first; the last one runs on every machine."""
+    name = named(name)
+    if name in TABLE:
+        return list(TABLE[name].backends)
     if gym_env.is_name(name):
         return ["gymnasium"]
     close = difflib.get_close_matches(name, names(), n=1)
@@ -48,33 +64,109 @@ def backends(name: str) -> list[str]:
     )
 
 
+def choose(name: str, backend: str = "auto") -> str:
+    """The backend that ``backend`` means on this machine; ``auto`` is the best one that works."""
+    name = named(name)
+    possible = backends(name)
+    if backend not in BACKENDS:
+        raise UsageError(f"unknown backend {backend!r}. Backends: {', '.join(BACKENDS)}.")
+    if backend == "auto":
+        return next(known for known in possible if known != "warp" or warp.available())
+    if backend not in possible:
+        raise UsageError(f"{name} has no backend {backend!r}; use one of: {', '.join(possible)}.")
+    if backend == "warp":
+        warp.require()
+    return backend
+
+
+class Described(NamedTuple):
+    """What a run must know of an environment before it starts."""
+
+    spec: EnvSpec
+    backend: str
+    source: gym_env.Source | None  # of a Gymnasium environment
+
+
 def spec(name: str) -> EnvSpec:
-    """What is known of an environment before the first step."""
-    return build(name, 1).spec
+    """What is known of an environment before the first step. Only Gymnasium's are started for it, once."""
+    name = named(name)
+    return describe(name).spec if name not in TABLE else TABLE[name].spec
+
+
+def describe(env: str | VectorEnv, backend: str = "auto") -> Described:
+    """An environment by name, or one that was made already, as a run sees it; built-in ones are not built for it."""
+    if isinstance(env, VectorEnv):
+        core = env.core
+        return Described(core.spec, core.backend, core.source if isinstance(core, gym_env.GymnasiumEnv) else None)
+    env = named(env)
+    chosen = choose(env, backend)
+    if env in TABLE:
+        return Described(TABLE[env].spec, chosen, None)
+    source = gym_env.Source(env)
+    return Described(gym_env.describe(source), chosen, source)
 
 
 def build(name: str, num_envs: int, backend: str = "auto") -> BatchedEnv:
     """The environment as functions of an explicit state, for a training loop (see ``cppo.types.BatchedEnv``)."""
-    possible = backends(name)
-    if backend not in BACKENDS:
-        raise UsageError(f"unknown backend {backend!r}. Backends: {', '.join(BACKENDS)}.")
+    name = named(name)
+    chosen = choose(name, backend)
     if num_envs < 1:
         raise UsageError(f"num_envs is {num_envs}; it must be at least 1.")
-    if backend not in ("auto", *possible):
-        raise UsageError(f"{name} has no backend {backend!r}; use one of: {', '.join(possible)}.")
-    if name in JAX_WORLDS:
-        return JaxEnv(JAX_WORLDS[name](), num_envs)
-    if possible == ["gymnasium"]:
-        return gym_env.GymnasiumEnv(gym_env.Source(name), num_envs)
-    return mujoco_tasks.build(name, num_envs, mujoco_tasks.best() if backend == "auto" else backend)
+    if name in TABLE:
+        return TABLE[name].backends[chosen](num_envs)
+    return gym_env.GymnasiumEnv(gym_env.Source(name), num_envs)
+
+
+def unwrapped(env: BatchedEnv) -> BatchedEnv:
+    """The environment itself, without what holds its actions or remembers its observations."""
+    while isinstance(env, History | Held):
+        env = env.env
+    return env
 
 
 def close(env: BatchedEnv) -> None:
     """End what an environment runs beside this process, if anything."""
-    if isinstance(env, History):
-        close(env.env)
-    elif isinstance(env, gym_env.GymnasiumEnv):
+    env = unwrapped(env)
+    if isinstance(env, gym_env.GymnasiumEnv):
         env.close()
+
+
+def last_failure(env: BatchedEnv) -> gym_env.gym_pool.Failure | None:
+    """What made an environment lose episodes the last time, if anything did."""
+    env = unwrapped(env)
+    return env.last_failure if isinstance(env, gym_env.GymnasiumEnv) else None
+
+
+def having(part: str) -> dict[str, Environment]:
+    """The environments whose row has ``part`` (a field of ``Environment``)."""
+    return {name: row for name, row in TABLE.items() if getattr(row, part) is not None}
+
+
+def view(name: str) -> View:
+    """How an environment is looked at."""
+    row = TABLE.get(named(name))
+    if row is None or row.view is None:
+        raise UsageError(f"there is no picture of {name}; films exist for {', '.join(having('view'))}.")
+    return row.view()
+
+
+def replay(
+    name: str, transitions: Mapping[str, np.ndarray], backend: str = "threads", physics: str = "simulated"
+) -> dict[str, np.ndarray]:
+    """Step every row of recorded transitions once; returns what came, each array named as in the recordings.
+
+    That is qpos_next, qvel_next, obs, reward and cost, which has one number for each row, or (row, constraint) where
+    there are several, and the ends that the task knows. ``transitions`` holds arrays, one row a step; ``recordings`` in
+    the task's folder names them. ``physics="recorded"`` takes the next state from the transitions, so that only sensors
+    and task are computed.
+    """
+    if physics not in ("simulated", "recorded"):
+        raise UsageError(f"physics is {physics!r}, expected 'simulated' or 'recorded'")
+    row = TABLE.get(named(name))
+    if row is None or row.replay is None or backend not in row.backends:
+        known = ", ".join(having("replay"))
+        raise UsageError(f"no replay of {name!r} on {backend!r}: names are {known}; backends are threads, warp")
+    return row.replay(transitions, backend, physics)
 
 
 class VectorEnv:
@@ -87,7 +179,7 @@ class VectorEnv:
         self.core = core
         self._init = jax.jit(core.init) if core.jittable else core.init
         self._advance = jax.jit(core.advance) if core.jittable else core.advance
-        self._state: PyTree = None
+        self.state: PyTree = None
 
     @property
     def spec(self) -> EnvSpec:
@@ -99,26 +191,27 @@ class VectorEnv:
 
     def close(self) -> None:
         close(self.core)
-        self._state = None
+        self.state = None
 
     def reset(self, seed: int = 0) -> np.ndarray:
-        keys = jax.random.split(jax.random.PRNGKey(seed), self.num_envs)
-        self._state, obs = self._init(keys)
+        return self.start(jax.random.split(jax.random.PRNGKey(seed), self.num_envs))
+
+    def start(self, keys: PyTree) -> np.ndarray:
+        """``reset`` with a key for each world, two numbers of uint32."""
+        self.state, obs = self._init(keys)
         return np.asarray(obs)
 
     def step(self, actions: np.ndarray) -> Step:
-        if self._state is None:
+        if self.state is None:
             raise UsageError("call reset(seed=...) before the first step.")
         actions = np.asarray(actions)
         wanted = (self.num_envs, *self.spec.action.shape)
         if actions.shape != wanted:
-            raise UsageError(
-                f"actions have shape {actions.shape}; {self.spec.name} with {self.num_envs} worlds needs {wanted}."
-            )
+            raise UsageError(f"actions have shape {actions.shape}; {self.spec.name} needs {wanted}: a row a world.")
         if not np.all(np.isfinite(actions)):
-            raise UsageError("actions contain NaN or infinity.")
-        self._state, step = self._advance(self._state, actions)
-        return Step(*(None if part is None else np.asarray(part) for part in step))
+            raise UsageError("actions contain NaN or infinity: a policy that gives them has diverged.")
+        self.state, step = self._advance(self.state, actions)
+        return as_numpy(step)
 
 
 def make(name: str, num_envs: int = 1, backend: str = "auto") -> VectorEnv:
@@ -143,6 +236,8 @@ def from_gymnasium(
     episode_length: int | None = None,
     workers: int | None = None,
     timeout: float = 60.0,
+    max_dropped: float = 0.1,
+    measures: Sequence[str] = (),
 ) -> VectorEnv:
     """``num_envs`` worlds of a Gymnasium environment, to step or to hand to ``cppo.train``.
 
@@ -151,11 +246,14 @@ def from_gymnasium(
     function or its import path), else from ``info[key]`` of each of ``cost_keys``, else from safety-gymnasium's third
     value of six, else from ``info["cost"]``. ``python`` runs the environment under another interpreter;
     ``episode_length`` imposes a time limit; ``workers`` processes share the worlds; a step that takes over ``timeout``
-    seconds counts as hung.
+    seconds counts as hung. Training stops where a larger share than ``max_dropped`` of the episodes of 20 iterations is
+    lost with their processes. ``measures`` are keys of ``info`` to log of each episode: the last value
+    (``is_success``), the sum (``goal_met:sum``) or the greatest (``success:max``).
     """
     keys = (cost_keys,) if isinstance(cost_keys, str) else tuple(cost_keys)
     interpreter = None if python is None else str(python)
-    source = gym_env.Source(make, cost, keys, interpreter, episode_length, workers, timeout)
+    named = (measures,) if isinstance(measures, str) else tuple(measures)
+    source = gym_env.Source(make, cost, keys, interpreter, episode_length, workers, timeout, max_dropped, named)
     if num_envs < 1:
         raise UsageError(f"num_envs is {num_envs}; it must be at least 1.")
     return VectorEnv(gym_env.GymnasiumEnv(source, num_envs))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from cppo.types import EnvSpec, Key, PyTree, Step
+from cppo.types import AnyArray, EnvSpec, Key, PyTree, Step
 
 
 class Transition(NamedTuple):
@@ -50,15 +50,15 @@ class JaxEnv:
         self.spec = world.spec
         self.num_envs = num_envs
 
-    def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[WorldState, Array]:
+    def init(self, keys: AnyArray, ages: Int[AnyArray, " world"] | None = None) -> tuple[WorldState, Array]:
         next_keys, reset_keys = _split(keys)
         world, obs = jax.vmap(self.world.reset)(reset_keys)
         ages = jnp.zeros(self.num_envs, jnp.int32) if ages is None else jnp.asarray(ages, jnp.int32)
         return WorldState(world, next_keys, ages), obs
 
-    def advance(self, state: WorldState, actions: Array) -> tuple[WorldState, Step]:
+    def advance(self, state: WorldState, actions: AnyArray) -> tuple[WorldState, Step]:
         next_keys, step_keys, reset_keys = _split(state.key, 3)
-        world, seen = jax.vmap(self.world.step)(state.world, actions, step_keys)
+        world, seen = jax.vmap(self.world.step)(state.world, jnp.asarray(actions), step_keys)
         age = state.age + 1
         truncated = (age >= self.spec.episode_length) & ~seen.terminated
         ended = seen.terminated | truncated
@@ -69,7 +69,7 @@ class JaxEnv:
         return WorldState(world, next_keys, jnp.where(ended, 0, age)), step
 
 
-def _split(keys: Key, count: int = 2) -> tuple[Key, ...]:
+def _split(keys: AnyArray, count: int = 2) -> tuple[Key, ...]:
     parts = jax.vmap(lambda key: jax.random.split(key, count))(keys)
     return tuple(parts[:, i] for i in range(count))
 

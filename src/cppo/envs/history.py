@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from cppo.types import BatchedEnv, EnvSpec, Key, PyTree, Step
+from cppo.types import AnyArray, BatchedEnv, EnvSpec, PyTree, Step
 
-Window = Float[Array, "world time obs"]
+Window = Float[AnyArray, "world time obs"]
 
 
 class HistoryState(NamedTuple):
@@ -32,12 +32,12 @@ def windowed(spec: EnvSpec, length: int) -> EnvSpec:
     return dataclasses.replace(spec, obs_shape=(length, prod(spec.obs_shape)))
 
 
-def start(obs: Float[Array, "world *obs"], length: int) -> Window:
+def start(obs: Float[AnyArray, "world *obs"], length: int) -> Window:
     """The window of episodes that begin with ``obs``."""
     return _library(obs).repeat(obs.reshape(obs.shape[0], 1, -1), length, axis=1)
 
 
-def push(window: Window, obs: Float[Array, "world *obs"]) -> Window:
+def push(window: Window, obs: Float[AnyArray, "world *obs"]) -> Window:
     """Forget the oldest observation, take in ``obs``."""
     return _library(obs).concatenate([window[:, 1:], obs.reshape(obs.shape[0], 1, -1)], axis=1)
 
@@ -51,12 +51,12 @@ class History:
         self.num_envs, self.backend = env.num_envs, env.backend
         self.jittable, self.resumable = env.jittable, env.resumable
 
-    def init(self, keys: Key, ages: Int[Array, " world"] | None = None) -> tuple[HistoryState, Window]:
+    def init(self, keys: AnyArray, ages: Int[AnyArray, " world"] | None = None) -> tuple[HistoryState, Window]:
         state, obs = self.env.init(keys, ages)
         window = start(obs, self.length)
         return HistoryState(state, window), window
 
-    def advance(self, state: HistoryState, actions: Array) -> tuple[HistoryState, Step]:
+    def advance(self, state: HistoryState, actions: AnyArray) -> tuple[HistoryState, Step]:
         inner, step = self.env.advance(state.env, actions)
         final = push(state.window, step.final_obs)
         ended = (step.terminated | step.truncated)[:, None, None]

@@ -16,13 +16,15 @@ After Achiam et al. 2017 (CPO). The original release leaves several things open;
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from cppo.envs.batched import Transition
+from cppo.envs.views import Camera, Shapes, View, agent, rim_and_bounds
 from cppo.types import Box, EnvSpec, Key
 
 RADIUS = 15.0
@@ -73,3 +75,23 @@ def observe(state: PointState) -> Float[Array, "9"]:
     direction = jnp.stack([jnp.cos(state.heading), jnp.sin(state.heading)])
     centre = jnp.append(state.position + CENTRE_OF_MASS * direction, CENTRE_HEIGHT)
     return jnp.concatenate([state.position, state.heading[None], state.velocity, centre])
+
+
+def view() -> View:
+    """A step has no duration of its own: films show ten a second."""
+    return View(seconds=0.1, reach=17.5, look=look, fixed=rim_and_bounds(RADIUS, CORRIDOR, "x"), above=above)
+
+
+def look(state: Any) -> Shapes:
+    point: PointState = state.world
+    return agent(0.8, np.column_stack([np.asarray(point.position), np.asarray(point.heading)]))
+
+
+def above(size: int) -> Camera:
+    from cppo.envs.top_view import Runner, Track  # draws, which few need
+
+    def limbs(state: Any, obs: np.ndarray) -> tuple[Any, list[Any]]:
+        ahead = obs[:2] + 1.5 * np.array([np.cos(obs[2]), np.sin(obs[2])])
+        return obs[:2], [[obs[:2], ahead]]
+
+    return Runner(Track(RADIUS, CORRIDOR, 0.5, 20.0), limbs, size)

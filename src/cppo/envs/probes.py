@@ -22,9 +22,8 @@ from cppo.envs.batched import Transition
 from cppo.types import Box, Discrete, EnvSpec, Key
 
 _STEPS = 10
-_NO_STATE = {"parity": jnp.zeros(())}
-_ARM_REWARD = jnp.array([0.0, 0.5, 1.0, 0.2])
-_ARM_COST = jnp.array([0.0, 0.2, 1.0, 0.8])
+_ARM_REWARD = (0.0, 0.5, 1.0, 0.2)
+_ARM_COST = (0.0, 0.2, 1.0, 0.8)
 
 
 def _spec(name: str, action: Box | Discrete, limits: tuple[float, ...]) -> EnvSpec:
@@ -39,7 +38,7 @@ class _Bandit:
 
     def reset(self, key: Key) -> tuple[dict[str, Array], Array]:
         del key
-        return dict(_NO_STATE), jnp.ones(1)
+        return {"parity": jnp.zeros(())}, jnp.ones(1)
 
     def step(self, state: dict[str, Array], action: Array, key: Key) -> tuple[dict[str, Array], Transition]:
         del key
@@ -70,7 +69,7 @@ class ProbeDiscrete(_Bandit):
     spec = _spec("ProbeDiscrete", Discrete(4), (3.0,))
 
     def outcome(self, action: Array) -> tuple[Array, Array]:
-        return _ARM_REWARD[action], _ARM_COST[action][None]
+        return jnp.array(_ARM_REWARD)[action], jnp.array(_ARM_COST)[action][None]
 
 
 class ProbeState:

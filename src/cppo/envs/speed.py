@@ -1,34 +1,35 @@
 """How fast environments step, as ratios measured in one run: what ``cppo bench env`` prints.
 
 The raw rate is ``mujoco.rollout`` itself on the states that the environment passed through, with the actions that it
-took: ten physics steps and one forward evaluation (an eleventh step; its integration is a few per cent of it) for
-Safety Gym, five Runge-Kutta steps for AntCircle. Both sides are timed in turns, a block of steps each, so that a busy
+took: the physics steps of an environment step, and where the sensors are read one forward evaluation more (another
+step; its integration is a few per cent of it). Both sides are timed in turns, a block of steps each, so that a busy
 machine slows both; ratios are medians over blocks. On a machine that others use, too, the ratio by CPU time says more:
 threads that wait for each other pay twice for a lost core.
+
+An environment of pure JAX has no bare model beside it. Training steps it inside its compiled program, so that is what
+is measured; called step by step from Python, most of the time goes into the calls, and that rate is told beside it.
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from cppo import envs
+from cppo.envs.registry import TABLE
 from cppo.types import Box, UsageError
 
-DEFAULT_NAMES = ("PointGoal1", "PointPush1", "CarPush1", "AntCircle")
-TARGETS = {"PointGoal1": 5.0, "PointPush1": 3.0, "CarPush1": 0.8, "AntCircle": 0.8}  # of the raw rate, on threads
 ACTIONS = ("uniform", "steady")
 WARM_UP = 60
 PEER = """
 import sys, time, warnings
 warnings.filterwarnings("ignore")
 import safety_gymnasium
-env = safety_gymnasium.make("Safety" + sys.argv[1] + "-v0")
+env = safety_gymnasium.make(sys.argv[1])
 env.reset(seed=0)
 steps = int(sys.argv[2])
 actions = [env.action_space.sample() for _ in range(steps)]
@@ -51,7 +52,8 @@ class Speed(NamedTuple):
     raw: float | None  # the bare model on the same cores; None where no model is stepped on threads
     ratio: float | None
     cpu_ratio: float | None  # the same by CPU time
-    simulated: float  # share of worlds that MuJoCo stepped
+    simulated: float | None  # share of worlds that MuJoCo stepped; None in pure JAX
+    called: float | None = None  # the rate of pure JAX where every step is a call from Python
 
 
 def measure(name: str, worlds: int, backend: str, actions: str = "uniform", blocks: int = 15, block: int = 20) -> Speed:
@@ -63,14 +65,18 @@ def measure(name: str, worlds: int, backend: str, actions: str = "uniform", bloc
         raise UsageError(f"actions is {actions!r}; use one of {', '.join(ACTIONS)}.")
     env = envs.build(name, worlds, backend)
     rng = np.random.default_rng(0)
-    init, advance = (jax.jit(env.init), jax.jit(env.advance)) if env.jittable else (env.init, env.advance)
     keys = np.asarray(jax.random.split(jax.random.PRNGKey(0), worlds))
-    state, _ = init(keys, rng.integers(0, env.spec.episode_length, worlds).astype(np.int32))
+    ages = rng.integers(0, env.spec.episode_length, worlds).astype(np.int32)
     path = _actions(actions, rng, WARM_UP + blocks * block, worlds, env.spec.action)
+    if env.jittable:
+        return _measure_jax(env, keys, ages, path[WARM_UP:].reshape(blocks, block, *path.shape[1:]))
+    advance = env.advance
+    state, _ = env.init(keys, ages)
     for action in path[:WARM_UP]:
         state, step = advance(state, action)
     jax.block_until_ready(step)
-    raw, rates, simulated = _raw(env), [], []
+    bare = TABLE[name].bare if name in TABLE and env.backend == "threads" else None
+    raw, rates, simulated = bare and bare(env), [], []
     for chosen in path[WARM_UP:].reshape(blocks, block, *path.shape[1:]):
         states = []
         began = _now()
@@ -93,6 +99,25 @@ def measure(name: str, worlds: int, backend: str, actions: str = "uniform", bloc
     return Speed(rate, float(np.median(bare[:, 0])), float(ratio), float(cpu_ratio), share)
 
 
+def _measure_jax(env: Any, keys: Any, ages: Any, path: np.ndarray) -> Speed:
+    """``path``: actions by block and step. Blocks inside one program, and the same step by step, in turns."""
+    advance = jax.jit(env.advance)
+    inside = jax.jit(lambda state, actions: jax.lax.scan(env.advance, state, actions)[0])
+    state, _ = jax.jit(env.init)(keys, ages)
+    jax.block_until_ready((advance(state, path[0, 0]), inside(state, path[0])))  # compiled
+    seconds = []
+    for block in path:
+        began = _now()[0]
+        state = jax.block_until_ready(inside(state, block))
+        middle = _now()[0]
+        for action in block:
+            state, step = advance(state, action)
+        jax.block_until_ready((state, step))
+        seconds.append((middle - began, _now()[0] - middle))
+    rate, called = path[0].shape[0] * path[0].shape[1] / np.median(np.maximum(seconds, 1e-9), axis=0)
+    return Speed(float(rate), None, None, None, None, float(called))
+
+
 def _now() -> np.ndarray:
     return np.array([time.perf_counter(), time.process_time()])
 
@@ -101,37 +126,16 @@ def _actions(kind: str, rng: np.random.Generator, steps: int, worlds: int, space
     """``uniform``: a new action each step. ``steady``: slow changes plus a little noise, like a trained policy's."""
     if not isinstance(space, Box):
         return rng.integers(0, space.n, (steps, worlds))
-    size = space.size
+    size, high = space.size, np.asarray(space.high, np.float32)  # bounds are symmetric in all that is measured
     if kind == "uniform":
-        return rng.uniform(-1, 1, (steps, worlds, size)).astype(np.float32)
+        return rng.uniform(-1, 1, (steps, worlds, size)).astype(np.float32) * high
     times = np.arange(steps)[:, None, None] / 50.0
     waves = np.sin(times * rng.uniform(0.5, 1.5, (worlds, size)) + rng.uniform(0, 6.3, (worlds, size)))
-    return (waves + 0.1 * rng.standard_normal((steps, worlds, size))).astype(np.float32)
-
-
-def _raw(env: Any) -> Callable[[Any, np.ndarray], Any] | None:
-    """A function that rolls the bare model from an environment state; None where there is nothing to roll."""
-    if env.backend != "threads":
-        return None
-    from cppo.envs.ant_circle import AntCircleEnv
-    from cppo.envs.physics.models import ant_model
-    from cppo.envs.physics.threads import Threads
-    from cppo.envs.tasks import ant_circle
-
-    if isinstance(env, AntCircleEnv):
-        threads = Threads(ant_model())
-        return lambda s, a: threads.roll(s.qpos, s.qvel, s.warm, a.astype(np.float64), ant_circle.SUBSTEPS)
-
-    def roll(state: Any, action: np.ndarray) -> Any:
-        physics = state.physics
-        control = np.concatenate([np.clip(action, -1, 1), physics.mocap], 1)
-        return env.threads.roll(physics.qpos, physics.qvel, physics.warm, control, 11)
-
-    return roll
+    return (waves + 0.1 * rng.standard_normal((steps, worlds, size))).astype(np.float32) * high
 
 
 def peer_rate(python: str, name: str, steps: int = 1000) -> float:
-    """Steps a second of safety-gymnasium's own task in one process of the interpreter ``python``.
+    """Steps a second of safety-gymnasium's own task ``name`` in one process of the interpreter ``python``.
 
     Measured in CPU time, so that a busy machine does not count against it.
     """

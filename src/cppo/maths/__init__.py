@@ -1,5 +1,1 @@
-"""The mathematics, each idea in one file: advantages, distributions, the cost contract, E-step, M-step."""
-
-from cppo.maths import estep
-
-__all__ = ["estep"]
+"""The mathematics that algorithms share, each idea in one file: advantages, distributions, the cost contract, duals."""

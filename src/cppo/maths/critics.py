@@ -28,7 +28,7 @@ def init(params: PyTree) -> Critic:
 def fit(
     value: Callable[[PyTree, Array], Array],
     critic: Critic,
-    obs: Float[Array, "n obs"],
+    obs: Float[Array, "n *obs"],
     target: Float[Array, " n"],
     key: Key,
     *,

@@ -7,7 +7,7 @@ batch it is *the* KL of this project, wherever a limit, a log or a line search s
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,18 +16,6 @@ from jaxtyping import Array, Float, Int
 from cppo.types import Key
 
 _LOG_2PI = 1.8378770664093453
-
-
-class Distribution(Protocol):
-    def sample(self, key: Key) -> Array: ...
-
-    def mode(self) -> Array: ...
-
-    def log_prob(self, action: Array) -> Float[Array, ""]: ...
-
-    def kl(self, new: Distribution) -> Float[Array, ""]: ...
-
-    def entropy(self) -> Float[Array, ""]: ...
 
 
 class Gaussian(NamedTuple):
@@ -56,23 +44,25 @@ class Gaussian(NamedTuple):
 
 
 class Categorical(NamedTuple):
-    logits: Float[Array, " action"]
+    """Over the last axis; a leading one is of several choices at once."""
 
-    def sample(self, key: Key) -> Int[Array, ""]:
+    logits: Float[Array, "*choice option"]
+
+    def sample(self, key: Key) -> Int[Array, "*choice"]:
         return jax.random.categorical(key, self.logits)
 
-    def mode(self) -> Int[Array, ""]:
+    def mode(self) -> Int[Array, "*choice"]:
         return jnp.argmax(self.logits, axis=-1)
 
-    def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
+    def log_prob(self, action: Int[Array, "*choice"]) -> Float[Array, "*choice"]:
         logp = jax.nn.log_softmax(self.logits)
         return jnp.take_along_axis(logp, action[..., None].astype(jnp.int32), axis=-1)[..., 0]
 
-    def kl(self, new: Categorical) -> Float[Array, ""]:
+    def kl(self, new: Categorical) -> Float[Array, "*choice"]:
         old_logp, new_logp = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(new.logits)
         return jnp.sum(jnp.exp(old_logp) * (old_logp - new_logp), axis=-1)
 
-    def entropy(self) -> Float[Array, ""]:
+    def entropy(self) -> Float[Array, "*choice"]:
         logp = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(logp) * logp, axis=-1)
 
@@ -104,3 +94,6 @@ class FactorisedCategorical(NamedTuple):
 
     def entropy(self) -> Float[Array, ""]:
         return jnp.sum(Categorical(self.logits).entropy(), axis=-1)
+
+
+Distribution = Gaussian | Categorical | FactorisedCategorical

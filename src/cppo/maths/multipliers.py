@@ -49,7 +49,7 @@ class Driven(NamedTuple):
 
     value: Float[Array, " constraint"]  # λ = softplus(x)
     raw: Float[Array, " constraint"]  # x
-    memory: optax.ScaleByAdamState
+    memory: optax.OptState
 
 
 Prices = State | Driven
@@ -137,7 +137,7 @@ class Control(Ascent):
     )
 
 
-def _init_none(settings: Any, constraints: int) -> State:
+def _init_none(settings: object, constraints: int) -> State:
     zeros = jnp.zeros(constraints)
     return State(zeros, zeros, zeros, zeros)
 
@@ -154,7 +154,7 @@ def _init_ascent(settings: Ascent, constraints: int) -> State:
     return State(start, start, zeros, zeros * jnp.nan)
 
 
-def _update_none(settings: Any, state: State, cost: Array, limit: Array) -> State:
+def _update_none(settings: object, state: State, cost: Array, limit: Array) -> State:
     return state
 
 

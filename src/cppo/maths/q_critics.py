@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +10,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from cppo.maths import adam
-from cppo.networks import Networks
 from cppo.types import ActionSpace, Box, Discrete, EnvSpec, PyTree
 
 
@@ -23,22 +21,14 @@ class QCritic(NamedTuple):
     memory: adam.Memory
 
 
-def structure(networks: Networks) -> Networks:
-    """Networks whose critics take an observation followed by an action."""
-    action = networks.spec.action
-    return dataclasses.replace(networks, more_inputs=action.size if isinstance(action, Box) else _options(action))
-
-
 def pair(spec: EnvSpec, obs: Float[Array, " *obs"], action: Array) -> Float[Array, " both"]:
     """A critic's input. Actions are clipped to their bounds, as the environment does before executing them."""
     if isinstance(spec.action, Box):
-        code = jnp.clip(action, -1.0, 1.0)
-    else:
-        code = jax.nn.one_hot(action, _options(spec.action))
-    return jnp.concatenate([jnp.ravel(obs), code])
+        return jnp.concatenate([jnp.ravel(obs), jnp.clip(action, -1.0, 1.0)])
+    return jnp.concatenate([jnp.ravel(obs), jax.nn.one_hot(action, options(spec.action))])
 
 
-def _options(action: ActionSpace) -> int:
+def options(action: ActionSpace) -> int:
     """How many actions there are; the table of algorithms lets no other kind through."""
     assert isinstance(action, Discrete)
     return action.n

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from cppo.types import ActionSpace, Batch, Box, EnvSpec, Key, UsageError
 
@@ -14,9 +14,9 @@ from cppo.types import ActionSpace, Batch, Box, EnvSpec, Key, UsageError
 class Transitions(NamedTuple):
     """Steps in no particular order."""
 
-    obs: Float[Array, "n obs"]
-    action: Float[Array, "n ..."]
-    next_obs: Float[Array, "n obs"]  # true successors
+    obs: Float[Array, "n *obs"]
+    action: Num[Array, "n *action"]
+    next_obs: Float[Array, "n *obs"]  # true successors
     reward: Float[Array, " n"]
     cost: Float[Array, "n constraint"]
     terminated: Bool[Array, " n"]

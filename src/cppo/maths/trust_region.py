@@ -12,9 +12,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int
 
+from cppo.maths.surrogate import Surrogate
 from cppo.settings import setting, settings
+from cppo.types import Metrics, PyTree
 
 Vector = Float[Array, " p"]
 Product = Callable[[Vector], Vector]
@@ -59,7 +62,11 @@ class Solved(NamedTuple):
 
 
 def conjugate_gradient(product: Product, b: Vector, iterations: int, tolerance: float = 1e-5) -> Solved:
-    """Approximate H⁻¹ b (Hestenes & Stiefel 1952) until the residual is below ``tolerance``·‖b‖."""
+    """Approximate H⁻¹ b (Hestenes & Stiefel 1952) until the residual is below ``tolerance``·‖b‖.
+
+    Ours, since that of ``jax.scipy`` tells neither its residual nor its iterations, which the metrics of every update
+    show: an update that was not solved for must not pass for one that was. The iterates are the same.
+    """
     size = b @ b
 
     def go_on(carry: tuple[Array, ...]) -> Array:
@@ -103,3 +110,44 @@ def backtrack(
 
     start = Searched(params, jnp.zeros((), params.dtype), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
     return jax.lax.while_loop(go_on, one, start)
+
+
+class Model(NamedTuple):
+    """Reward (first) and costs around a policy, functions of all parameters in a row: linear, and as they truly are."""
+
+    params: Vector
+    as_tree: Callable[[Vector], PyTree]
+    changes: Callable[[Vector], Array]  # predicted change of reward and costs, per step
+    mean_kl: Callable[[Vector], Array]
+    product: Product
+    gradients: Float[Array, "signal p"]
+    solved: Solved  # H⁻¹ of each gradient
+
+    def told(self, searched: Searched, length: Array, settings: Region) -> Metrics:
+        """What the step came to, with episodes of this length."""
+        change = length * self.changes(searched.params)
+        return {
+            "kl": self.mean_kl(searched.params),
+            "kl_limit": jnp.asarray(settings.kl),
+            "search_accepted": searched.accepted,
+            "search_tries": searched.tries,
+            "solver_residual": jnp.max(self.solved.residual),
+            "predicted_reward_change": change[0],
+            "predicted_cost_change": change[1:],
+        }
+
+
+def model(terms: Surrogate, policy: PyTree, signals: Float[Array, "signal n"], settings: Region) -> Model:
+    """The model of ``signals``, the advantages of reward and costs, around ``policy``."""
+    params, as_tree = ravel_pytree(policy)
+
+    def changes(flat: Vector) -> Array:
+        return signals @ (terms.ratio(as_tree(flat)) - 1.0) / signals.shape[1]
+
+    def mean_kl(flat: Vector) -> Array:
+        return terms.mean_kl(as_tree(flat))
+
+    product = fisher_product(mean_kl, params, settings.damping)
+    gradients = jax.jacrev(changes)(params)
+    solved = jax.vmap(lambda v: conjugate_gradient(product, v, settings.solver_iterations))(gradients)
+    return Model(params, as_tree, changes, mean_kl, product, gradients, solved)

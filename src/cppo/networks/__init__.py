@@ -7,6 +7,7 @@ in the training state. ``policy(params, obs)`` gives the parameters of an action
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,8 +19,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from cppo import encoders
-from cppo.maths import distributions
+from cppo.imports import USER, Trust
+from cppo.maths import distributions, q_critics
+from cppo.networks import encoders
 from cppo.types import Box, Discrete, EnvSpec, Key, MultiDiscrete, PyTree
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -33,7 +35,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 class Body(eqx.Module):
     """An encoder (or none) and layers of any widths. Inputs beyond the observation's go straight to the layers."""
 
-    encoder: Any
+    encoder: Callable[[Array], Array] | None
     layers: tuple[eqx.nn.Linear, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
     obs_shape: tuple[int, ...] = eqx.field(static=True)
@@ -55,14 +57,14 @@ class GaussianHead(eqx.Module):
     body: Body
     log_std: Array
 
-    def __call__(self, obs: Float[Array, " obs"]) -> distributions.Gaussian:
+    def __call__(self, obs: Float[Array, "*obs"]) -> distributions.Gaussian:
         return distributions.Gaussian(self.body(obs), self.log_std)
 
 
 class CategoricalHead(eqx.Module):
     body: Body
 
-    def __call__(self, obs: Float[Array, " obs"]) -> distributions.Categorical:
+    def __call__(self, obs: Float[Array, "*obs"]) -> distributions.Categorical:
         return distributions.Categorical(self.body(obs))
 
 
@@ -70,10 +72,13 @@ class FactorisedHead(eqx.Module):
     body: Body
     sizes: tuple[int, ...] = eqx.field(static=True)
 
-    def __call__(self, obs: Float[Array, " obs"]) -> distributions.FactorisedCategorical:
+    def __call__(self, obs: Float[Array, "*obs"]) -> distributions.FactorisedCategorical:
         logits = self.body(obs).reshape(len(self.sizes), max(self.sizes))
         exists = jnp.arange(max(self.sizes)) < jnp.asarray(self.sizes)[:, None]
         return distributions.FactorisedCategorical(jnp.where(exists, logits, distributions.IMPOSSIBLE))
+
+
+Head = GaussianHead | CategoricalHead | FactorisedHead
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,13 @@ class Networks:
     hidden: tuple[int, ...]
     activation: str
     more_inputs: int = 0  # what critics see beside the observation: the episode's age, or an action
-    encoder: str = "auto"
+    make_encoder: encoders.MakeEncoder | None = None  # None: the layers see the observation itself
+
+    def of_actions(self) -> Networks:
+        """The same with critics that take an observation followed by an action."""
+        action = self.spec.action
+        inputs = action.size if isinstance(action, Box) else q_critics.options(action)
+        return dataclasses.replace(self, more_inputs=inputs)
 
     def init_policy(self, key: Key, initial_std: Array | float) -> PyTree:
         params = eqx.filter(self._build_policy(key), eqx.is_array)
@@ -96,21 +107,21 @@ class Networks:
     def init_value(self, key: Key) -> PyTree:
         return eqx.filter(self._build_value(key), eqx.is_array)
 
-    def policy(self, params: PyTree, obs: Float[Array, " obs"]) -> distributions.Distribution:
+    def policy(self, params: PyTree, obs: Float[Array, "*obs"]) -> distributions.Distribution:
         return self.policy_module(params)(obs)
 
     def value(self, params: PyTree, obs: Float[Array, "..."]) -> Float[Array, ""]:
         """``obs`` is an observation, or one flattened with ``more_inputs`` behind it."""
         return self.value_module(params)(obs)[0]
 
-    def policy_module(self, params: PyTree) -> Any:
+    def policy_module(self, params: PyTree) -> Head:
         """Structure and arrays together, as an Equinox module."""
         return eqx.combine(params, _static(self._build_policy))
 
-    def value_module(self, params: PyTree) -> Any:
+    def value_module(self, params: PyTree) -> Body:
         return eqx.combine(params, _static(self._build_value))
 
-    def _build_policy(self, key: Key) -> eqx.Module:
+    def _build_policy(self, key: Key) -> Head:
         action = self.spec.action
         if isinstance(action, Discrete):
             return CategoricalHead(self._body(key, action.n, output_scale=0.01))
@@ -126,7 +137,7 @@ class Networks:
     def _body(self, key: Key, outputs: int, output_scale: float, more_inputs: int = 0) -> Body:
         """Normal weights of variance gain²/inputs, zero biases; a small last layer starts the policy near zero mean."""
         shape = self.spec.obs_shape
-        make = encoders.choose(self.encoder, shape)
+        make = self.make_encoder
         encoder = None if make is None else make(shape, key=jax.random.fold_in(key, len(self.hidden) + 1))
         inputs = more_inputs + (prod(shape) if make is None else encoders.features(make, shape))
         widths = (inputs, *self.hidden, outputs)
@@ -139,12 +150,12 @@ class Networks:
         return Body(encoder, tuple(layers), ACTIVATIONS[self.activation], shape)
 
 
-def networks_for(spec: EnvSpec, settings: Any) -> Networks:
+def networks_for(spec: EnvSpec, settings: Any, trust: Trust = USER) -> Networks:
     """Policy and critics as an algorithm's settings describe them, checked."""
-    networks = Networks(spec, settings.hidden, settings.activation, int(settings.critic_clock), settings.encoder)
-    if (make := encoders.choose(settings.encoder, spec.obs_shape)) is not None:
+    make = encoders.choose(settings.encoder, spec.obs_shape, trust)
+    if make is not None:
         encoders.features(make, spec.obs_shape)
-    return networks
+    return Networks(spec, settings.hidden, settings.activation, int(settings.critic_clock), make)
 
 
 def _static(build: Callable[[Key], eqx.Module]) -> PyTree:

@@ -14,14 +14,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from cppo import imports
+from cppo.errors import blame
+from cppo.imports import USER, Trust, is_path, resolve
 from cppo.types import Key, UsageError
 
 NAMES = ("auto", "mlp", "cnn", "gru")
 MakeEncoder = Callable[..., Callable[[Array], Array]]
 
 
-def choose(name: str, obs_shape: tuple[int, ...]) -> MakeEncoder | None:
+def choose(name: str, obs_shape: tuple[int, ...], trust: Trust = USER) -> MakeEncoder | None:
     """The encoder called ``name`` for observations of a shape; None: the layers see the observation itself."""
     if name == "auto":
         return CNN if len(obs_shape) == 3 else None
@@ -33,8 +34,8 @@ def choose(name: str, obs_shape: tuple[int, ...]) -> MakeEncoder | None:
         return CNN
     if name == "gru":
         return GRU
-    if ":" in name:
-        return imports.resolve(name, "encoder")
+    if is_path(name):
+        return resolve(name, "encoder", trust)
     raise UsageError(f"encoder is {name!r}; it must be one of {', '.join(NAMES)} or an import path module:Class.")
 
 
@@ -46,10 +47,8 @@ def features(make: MakeEncoder, obs_shape: tuple[int, ...]) -> int:
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(
-            f"the encoder cannot be used ({type(error).__name__}: {error}). It is made as Encoder(obs_shape, key=key) "
-            f"and called with one observation, here of shape {obs_shape}."
-        ) from None
+        how = f"It is made as Encoder(obs_shape, key=key) and called with one observation, here of shape {obs_shape}."
+        raise blame("the encoder cannot be used", error, how) from error
     if getattr(out, "ndim", None) != 1:
         raise UsageError(f"the encoder returns {out}; it must return one vector for one observation.")
     return out.shape[0]
@@ -57,6 +56,9 @@ def features(make: MakeEncoder, obs_shape: tuple[int, ...]) -> int:
 
 class CNN(eqx.Module):
     """Up to three 3×3 convolutions of stride 2 with 16, 32 and 64 channels and ReLU; pictures of any size.
+
+    The layers only hold the weights, which are multiplied as matrices (``_convolved``): XLA's own convolutions take the
+    lanes of a learner for groups of channels, and inside its loops over minibatches they take minutes on a CPU.
 
     Channels come last, or first where the first axis is at most 4 and the last one longer.
     """
@@ -78,10 +80,21 @@ class CNN(eqx.Module):
         self.layers = tuple(layers)
 
     def __call__(self, picture: Float[Array, "a b c"]) -> Float[Array, " features"]:
-        x = picture if self.channels_first else jnp.moveaxis(picture, -1, 0)
+        x = jnp.moveaxis(picture, 0, -1) if self.channels_first else picture
         for layer in self.layers:
-            x = jax.nn.relu(layer(x))
-        return x.reshape(prod(x.shape))
+            x = jax.nn.relu(_convolved(layer, x))
+        return jnp.moveaxis(x, -1, 0).reshape(prod(x.shape))
+
+
+def _convolved(layer: eqx.nn.Conv2d, x: Float[Array, "row column channel"]) -> Float[Array, "row2 column2 width"]:
+    """The 3×3 convolution of stride 2 as one product: the nine neighbours of each place, times the weights."""
+    rows, columns = (-(-size // 2) for size in x.shape[:2])
+    x = jnp.pad(x, ((1, 1), (1, 1), (0, 0)))
+    shifted = [x[i : i + 2 * rows - 1 : 2, j : j + 2 * columns - 1 : 2] for i in range(3) for j in range(3)]
+    neighbours = jnp.concatenate(shifted, axis=-1).reshape(rows * columns, -1)
+    weights = layer.weight.transpose(2, 3, 1, 0).reshape(neighbours.shape[-1], -1)
+    bias = 0.0 if layer.bias is None else layer.bias[:, 0, 0]
+    return (neighbours @ weights + bias).reshape(rows, columns, -1)
 
 
 class GRU(eqx.Module):

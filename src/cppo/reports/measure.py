@@ -24,15 +24,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cppo import collect, log
-from cppo import plan as plans
 from cppo.algos import cppo
-from cppo.learner import Learner, TrainState
-from cppo.maths import estep
-from cppo.saving import Saver
-from cppo.study import results
-from cppo.study.results import Record
-from cppo.train import checkpoints_of, use_compilation_cache
+from cppo.algos.cppo import estep
+from cppo.reports.folders import Key, finished_runs
+from cppo.reports.records import MEASURED, Record
+from cppo.reports.seeds import rounded
+from cppo.runs.checkpoint import checkpoints_of
+from cppo.runs.learner import Learner, TrainState, learner_for
+from cppo.runs.plan import load_plan
+from cppo.runs.saving import Saver
+from cppo.runs.sealed import write_json
 from cppo.types import UsageError
 
 SEEDS = 4  # of each group, the first ones
@@ -44,27 +45,26 @@ TRIES = 60  # iterations in which a run must come over its limit
 
 
 def write(folder: Path) -> Path:
-    """Measure the finished runs in ``folder`` and keep the result there, where ``results.load`` finds it."""
-    use_compilation_cache()
-    groups = {
-        key: sorted(runs)[:SEEDS] for key, runs in results.run_folders(folder).items() if _can_measure(runs[0][1])
-    }
+    """Measure the finished runs in ``folder`` and keep the result there, where ``records.load`` finds it."""
+    groups = {key: sorted(runs)[:SEEDS] for key, runs in finished_runs(folder).items() if _can_measure(runs[0][1])}
     if not groups:
         raise UsageError(f"{folder} holds no finished run to measure, of PointCircle or a probe; leave --measure out.")
-    path = folder / results.MEASURED
-    log.write_json(path, {"update_times": update_times(groups), "paths": paths(groups)})
+    path = folder / MEASURED
+    write_json(path, {"update_times": update_times(groups), "paths": paths(groups)})
     return path
 
 
 def _can_measure(place: Path) -> bool:
-    return plans.usable_here(plans.load(place)).build_env(1).jittable
+    plan = load_plan(place)
+    return plan.trust.vouched and plan.usable_here().build_env(1).jittable
 
 
 def _opened(place: Place) -> tuple[Learner, TrainState, int]:
     """The run with its newest state, and the lane of the seed."""
     seed, folder = place
-    learner = plans.load(folder).learner()
-    state, _ = Saver(checkpoints_of(folder)).load(learner.start())
+    plan = load_plan(folder)
+    learner = learner_for([plan], plan.build_env(plan.settings.num_envs))
+    state, _ = Saver(checkpoints_of(folder)).load(learner.start()[0])
     return learner, state, learner.seeds.index(seed)
 
 
@@ -72,23 +72,10 @@ def _lane(tree: Any, index: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def next_update(learner: Learner) -> Callable[[Any, TrainState], Any]:
-    """Agent, batch and key that the next update of a lane would see."""
-
-    def collected(settings: Any, state: TrainState) -> Any:
-        _, act_key, update_key = jax.random.split(state.key, 3)
-        act = lambda agent, obs, key: learner.algorithm.act(learner.networks, settings, agent, obs, key)  # noqa: E731
-        worlds, rollout = collect.scan_collect(learner.env, act, state.agent, state.worlds, act_key, learner.length)
-        _, batch = collect.to_batch(worlds, rollout, settings.cost_discount, learner.min_episodes, learner.horizon)
-        return state.agent, batch, update_key
-
-    return jax.jit(collected)
-
-
 # --- update time ------------------------------------------------------------------------------------------------------
 
 
-def update_times(groups: dict[tuple[str, str, str], list[Place]]) -> list[Record]:
+def update_times(groups: dict[Key, list[Place]]) -> list[Record]:
     """Seconds of one update, for each group the mean over its seeds of the median of ``ROUNDS``."""
     cases = {key: _update_cases(places) for key, places in groups.items()}
     seconds: dict[Any, list[list[float]]] = {key: [[] for _ in found] for key, found in cases.items()}
@@ -107,7 +94,7 @@ def update_times(groups: dict[tuple[str, str, str], list[Place]]) -> list[Record
 def _update_cases(places: list[Place]) -> list[Callable[[], Any]]:
     """One compiled update for each seed, called once so that it is compiled."""
     learner, _, _ = _opened(places[0])
-    gather = next_update(learner)
+    gather = jax.jit(learner.next_update)
     update = jax.jit(partial(learner.algorithm.update, learner.networks))
     found = []
     for place in places:
@@ -118,18 +105,18 @@ def _update_cases(places: list[Place]) -> list[Callable[[], Any]]:
     return found
 
 
-def _named(key: tuple[str, str, str]) -> Record:
+def _named(key: Key) -> Record:
     return dict(zip(("env", "algo", "variant"), key, strict=True))
 
 
 # --- the path of a recovery update ------------------------------------------------------------------------------------
 
 
-def paths(groups: dict[tuple[str, str, str], list[Place]]) -> list[Record]:
+def paths(groups: dict[Key, list[Place]]) -> list[Record]:
     """One record for each seed of CPPO as chosen that had to recover."""
     found = []
     for (env, algo, variant), places in groups.items():
-        if algo != "cppo" or variant or len(plans.load(places[0][1]).cost_limits) > 1:
+        if algo != "cppo" or variant or len(load_plan(places[0][1]).cost_limits) > 1:
             continue
         for place in places:
             seen = _recovery(place)
@@ -141,7 +128,8 @@ def paths(groups: dict[tuple[str, str, str], list[Place]]) -> list[Record]:
 def _recovery(place: Place) -> Record | None:
     """The paths of the first recovery update, None where ``TRIES`` iterations bring none."""
     learner, state, lane = _opened(place)
-    gather, follow = next_update(learner), jax.jit(partial(path, learner.networks), static_argnames=("waypoints",))
+    gather = jax.jit(learner.next_update)
+    follow = jax.jit(partial(path, learner.networks), static_argnames=("waypoints",))
     for _ in range(TRIES):
         settings = _lane(learner.settings, lane)
         agent, batch, key = gather(settings, _lane(state, lane))
@@ -180,8 +168,8 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
 
     x, y, metrics = jax.lax.map(after, jnp.arange(settings.epochs + 1))
     one = _lane(metrics, 0)  # epochs are in front here
-    _, limit, budgets = cppo.steer(settings, agent.extra, batch.episodes, cppo.reach(settings, data.cost_adv))
-    length, budget, angle = batch.episodes.length, budgets[0], one["theta_reward"]
+    _, asked, limit = cppo.steer(settings, agent.extra, batch.episodes, data.cost_adv)
+    length, budget, angle = batch.episodes.length, asked.budget[0], one["theta_reward"]
     target = one["target_cost_change"][0] / (length * cost_size)
     across = (one["target_reward_change"] / (length * size) - jnp.cos(angle) * target) / jnp.sin(angle)
     return {
@@ -204,4 +192,4 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
 
 
 def _short(value: Any) -> Any:
-    return results.rounded(np.asarray(value, float))
+    return rounded(np.asarray(value, float))

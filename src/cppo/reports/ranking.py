@@ -1,8 +1,8 @@
 """What several finished runs of one problem say about each other: one record a run, ranked, as a table.
 
-A method is ranked by what the limit asks of it first: those whose mean cost over seeds is within every limit come
-first, by return; the others follow, the least excess (in units of the limit) first. Spreads are sample standard
-deviations over seeds.
+A method is ranked by what the limit asks of it first: those whose mean cost over seeds is within every limit, and most
+of whose seeds are, come first, by return; the others follow, the least excess (in units of the limit) first. Spreads
+are sample standard deviations over seeds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 from rich.table import Table
 from rich.text import Text
+
+from cppo.runs.metrics import place
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Outcome:
 
     @property
     def feasible(self) -> bool:
-        return self.excess <= 0.0
+        return self.excess <= 0.0 and 2 * self.within > self.seeds
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "feasible": self.feasible}
@@ -66,7 +68,7 @@ class Outcome:
 
 def outcome(name: str, summary: Mapping[str, Any], limits: Mapping[str, float]) -> Outcome:
     """The record of a run's ``summary.json``."""
-    seeds = summary["seeds"]
+    seeds = [seed for seed in summary["seeds"] if "error" not in seed]
     costs = [seed["final_cost"] if len(limits) > 1 else {next(iter(limits)): seed["final_cost"]} for seed in seeds]
     return Outcome(
         name,
@@ -74,7 +76,7 @@ def outcome(name: str, summary: Mapping[str, Any], limits: Mapping[str, float]) 
         {constraint: spread(cost[constraint] for cost in costs) for constraint in limits},
         dict(limits),
         sum(bool(seed["feasible"]) for seed in seeds),
-        len(seeds),
+        len(summary["seeds"]),
         spread(seed["violation_rate"] for seed in seeds),
         float(summary["wall_seconds"]),
     )
@@ -93,16 +95,11 @@ def spread(values: Iterable[float | None]) -> Spread:
     return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None)
 
 
-def place(feasible: bool, earned: float, over: float) -> tuple[bool, float]:
-    """Sorting key: feasible before infeasible; within the first by return, within the second by how far over."""
-    return (not feasible, -earned if feasible else over)
-
-
 def ranked(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Best first."""
 
     def key(row: Outcome) -> tuple[bool, float]:
-        return place(row.feasible, -math.inf if row.reward.mean is None else row.reward.mean, row.excess)
+        return place(row.feasible, row.reward.mean, row.excess)
 
     return sorted(outcomes, key=key)
 

@@ -1,14 +1,15 @@
-"""Statistics for few seeds: interquartile means, bootstrap intervals, shares, improvement, and a ranking that puts
-feasible before infeasible.
+"""Statistics for few seeds: interquartile means, intervals, probabilities of improvement, and how training went.
 
-After Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice") for the interquartile mean, its
-stratified bootstrap and the probability of improvement; Newcombe 2006 for the latter's interval; Wilson 1927 and
-Clopper & Pearson 1934 for shares. A *stratum* is an environment: seeds are resampled within it, never across. All
-functions take and return plain NumPy numbers.
+After Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice") for the interquartile mean and the
+probability of improvement; Newcombe 2006 for the latter's interval. What SciPy has is SciPy's. Ours are: the
+interquartile mean, since its trimmed mean cuts whole values only; Student's interval by ``t.ppf``, since its t-test
+warns where all values agree, as costs of 0 do; the probability of improvement, since ``mannwhitneyu`` also seeks a
+p-value, which ties alone have none of; and Newcombe's interval, which it lacks.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,9 +17,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import optimize, stats
 
-from cppo.ranking import place
-
 RESAMPLES = 2000
+LEAST = 5  # values: of fewer, percentile intervals cover far less than they say (of two values 51%, of four 88%)
 
 
 class Interval(NamedTuple):
@@ -43,55 +43,49 @@ def interquartile_mean(values: Float[np.ndarray, " n"]) -> float:
     return float(ordered @ weight / weight.sum())
 
 
-def bootstrap(
-    strata: Sequence[Float[np.ndarray, " n"]],
-    statistic: Callable[[Float[np.ndarray, " n"]], float] = interquartile_mean,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Interval:
-    """``statistic`` of all values together with its percentile interval; each stratum is resampled by itself."""
-    strata = [np.asarray(stratum, float) for stratum in strata if len(stratum)]
-    if not strata:
-        return Interval(float("nan"), float("nan"), float("nan"))
-    value = float(statistic(np.concatenate(strata)))
-    if max(map(len, strata)) < 2:
-        return Interval(value, float("nan"), float("nan"))
-    rng = np.random.default_rng(seed)
-    drawn = [
-        statistic(np.concatenate([rng.choice(stratum, len(stratum)) for stratum in strata])) for _ in range(resamples)
-    ]
-    tail = 50.0 * (1.0 - confidence)
-    return Interval(value, *(float(end) for end in np.percentile(drawn, [tail, 100.0 - tail])))
+def bootstrap(values: Float[np.ndarray, " n"], statistic: Callable[..., float] = interquartile_mean) -> Interval:
+    """``statistic`` with its 95% percentile interval, where there are enough values for one."""
+    if len(values) < LEAST:
+        return Interval(statistic(values) if len(values) else math.nan, math.nan, math.nan)
+    found = stats.bootstrap(
+        (values,), statistic, n_resamples=RESAMPLES, method="percentile", vectorized=False, rng=np.random.default_rng(0)
+    )
+    return Interval(statistic(values), *map(float, found.confidence_interval))
 
 
-def mean_t(values: Float[np.ndarray, " n"], confidence: float = 0.95) -> Interval:
-    """Mean with Student's t interval (exact for normal values)."""
+def mean_t(values: Float[np.ndarray, " n"], least: float = -math.inf) -> Interval:
+    """Mean with Student's 95% interval (exact for normal values).
+
+    ``least`` is the smallest value possible, below which no interval goes unless a value does.
+
+    >>> mean_t(np.array([1.0, 9.0]), least=0.0).low
+    0.0
+    """
     values = np.asarray(values, float)
-    mean = float(values.mean()) if len(values) else float("nan")
+    mean = float(values.mean()) if len(values) else math.nan
     if len(values) < 2:
-        return Interval(mean, float("nan"), float("nan"))
-    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
-    return Interval(mean, mean - half, mean + half)
+        return Interval(mean, math.nan, math.nan)
+    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
+    return Interval(mean, max(mean - half, min(least, float(values.min()))), mean + half)
 
 
-def wilson(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """A share with Wilson's score interval, which is near its nominal coverage also for few trials."""
+def surely_more(ours: Float[np.ndarray, " n"], theirs: Float[np.ndarray, " m"]) -> bool:
+    """Whether the mean of ``ours`` lies above that of ``theirs`` by more than noise: Welch's test, two-sided, 5%."""
+    if min(len(ours), len(theirs)) < 2:
+        return False
+    difference = float(np.mean(ours) - np.mean(theirs))
+    if np.ptp(ours) == 0 and np.ptp(theirs) == 0:
+        return difference > 0
+    found = stats.ttest_ind(ours, theirs, equal_var=False)
+    return difference > 0 and float(found.pvalue) < 0.05  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def wilson(successes: int, trials: int) -> Interval:
+    """A share with Wilson's 95% score interval, which is near its nominal coverage also for few trials."""
     if trials == 0:
-        return Interval(float("nan"), 0.0, 1.0)
-    z = float(stats.norm.ppf(0.5 + confidence / 2))
-    share = successes / trials
-    centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
-    half = z / (1 + z * z / trials) * (share * (1 - share) / trials + z * z / (4 * trials**2)) ** 0.5
-    return Interval(share, max(0.0, centre - half), min(1.0, centre + half))
-
-
-def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """A share with the exact binomial interval, which covers at least as often as it says."""
-    tail = (1.0 - confidence) / 2
-    low = 0.0 if successes == 0 else float(stats.beta.ppf(tail, successes, trials - successes + 1))
-    high = 1.0 if successes == trials else float(stats.beta.ppf(1 - tail, successes + 1, trials - successes))
-    return Interval(successes / trials if trials else float("nan"), low, high)
+        return Interval(math.nan, 0.0, 1.0)
+    found = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
+    return Interval(successes / trials, float(found.low), float(found.high))
 
 
 def probability_of_improvement(ours: Float[np.ndarray, " n"], theirs: Float[np.ndarray, " m"]) -> float:
@@ -104,10 +98,8 @@ def probability_of_improvement(ours: Float[np.ndarray, " n"], theirs: Float[np.n
     return float(np.mean((x > y) + 0.5 * (x == y)))
 
 
-def improvement_interval(
-    ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray], confidence: float = 0.95
-) -> Interval:
-    """The probability of improvement averaged over strata, with a score interval (Newcombe 2006, method 5).
+def improvement_interval(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> Interval:
+    """The probability of improvement averaged over environments, with a 95% score interval (Newcombe 2006, method 5).
 
     Few seeds often part cleanly; a bootstrap then sees no spread at all and calls 1 against 1 certain. The score
     interval holds all θ whose own deviation puts the observed share within z of them, with Hanley and McNeil's variance
@@ -120,9 +112,9 @@ def improvement_interval(
     pairs = [(np.asarray(x, float), np.asarray(y, float)) for x, y in zip(ours, theirs, strict=True)]
     pairs = [(x, y) for x, y in pairs if len(x) and len(y)]
     if not pairs:
-        return Interval(float("nan"), float("nan"), float("nan"))
+        return Interval(math.nan, math.nan, math.nan)
     value = float(np.mean([probability_of_improvement(x, y) for x, y in pairs]))
-    z = float(stats.norm.ppf(0.5 + confidence / 2))
+    z = float(stats.norm.ppf(0.975))
 
     def distance(theta: float) -> float:
         """How far θ is from the share that was seen, beyond z deviations of its own."""
@@ -131,17 +123,58 @@ def improvement_interval(
         spread = sum((1 + ((n + m) / 2 - 1) * shape) / (n * m) for n, m in sizes) / len(sizes) ** 2
         return (value - theta) ** 2 - z * z * theta * (1 - theta) * spread
 
+    def zero(start: float, end: float) -> float:
+        # SciPy declares no types; without ``full_output`` this is a float.
+        return float(optimize.brentq(distance, start, end))  # pyright: ignore[reportArgumentType]
+
     inside = min(max(value, 1e-9), 1.0 - 1e-9)  # at 0 and 1 themselves the deviation is 0
-    low = 0.0 if value == 0.0 else float(optimize.brentq(distance, 0.0, inside))
-    high = 1.0 if value == 1.0 else float(optimize.brentq(distance, inside, 1.0))
+    low = 0.0 if value == 0.0 else zero(0.0, inside)
+    high = 1.0 if value == 1.0 else zero(inside, 1.0)
     return Interval(value, low, high)
+
+
+TWENTIETHS = 20  # parts of training in which costs are averaged before a limit is taken off: single batches are noise
+
+
+def excess_cost(
+    costs: Float[np.ndarray, "constraint n"], limits: Sequence[float], steps: int, episode_length: int
+) -> float:
+    """Σ over twentieths of training: mean cost above the limit × (steps of a twentieth / longest episode).
+
+    ``costs`` are means over equal stretches of training; those where nothing is known (NaN) are left out.
+
+    >>> excess_cost(np.array([[8.0] * 10 + [2.0] * 10]), [5.0], 2000, 50)  # 3 too much in each of 20 episodes
+    60.0
+    """
+    found = 0.0
+    for cost, limit in zip(np.asarray(costs, float), limits, strict=True):
+        parts = [part[np.isfinite(part)] for part in np.array_split(cost, TWENTIETHS)]
+        found += sum(max(float(part.mean()) - limit, 0.0) for part in parts if len(part))
+    return found * steps / TWENTIETHS / episode_length
+
+
+def steps_until(
+    steps: Float[np.ndarray, " n"],
+    returns: Float[np.ndarray, " n"],
+    costs: Float[np.ndarray, "constraint n"],
+    wanted: float,
+    limits: Sequence[float],
+) -> float:
+    """Steps until a twentieth of training has a mean return of ``wanted`` and every mean cost within its limit; NaN:
+    never."""
+    window = max(1, len(steps) // TWENTIETHS)
+    rows = np.vstack([returns, costs])
+    for end in range(window, len(steps) + 1):
+        reward, *cost = rows[:, end - window : end].mean(axis=1)  # NaN where something is not known
+        if reward >= wanted and all(one <= limit for one, limit in zip(cost, limits, strict=True)):
+            return float(steps[end - 1])
+    return math.nan
 
 
 class Training(NamedTuple):
     """How one seed's training went."""
 
     violation_rate: float  # share of iterations whose mean episode cost was over a limit
-    excess_cost: float  # Σ over finished episodes of their batch's mean cost above the limit
     first_feasible: float  # steps until the limit is first held for a tenth of training on end; NaN: never
     to_90: float  # steps until the return's running mean reaches 90% of its final value; NaN: final value not positive
 
@@ -150,16 +183,14 @@ def training(
     steps: Float[np.ndarray, " n"],
     returns: Float[np.ndarray, " n"],
     costs: Float[np.ndarray, "constraint n"],
-    episodes: Float[np.ndarray, " n"],
     limits: Sequence[float],
 ) -> Training:
     """From the logged iterations of one seed; those without a finished episode are left out."""
     known = np.isfinite(returns)
-    steps, returns, episodes = steps[known], returns[known], episodes[known]
+    steps, returns = steps[known], returns[known]
     over = np.asarray(costs, float)[:, known] - np.asarray(limits, float)[:, None]
     if not len(steps):
-        return Training(*(float("nan"),) * 4)
-    excess = np.clip(over, 0.0, None).sum(0)
+        return Training(*(math.nan,) * 3)
     window = -(-len(steps) // 10)
     bad = np.convolve(np.any(over > 0, axis=0), np.ones(window), "valid") if len(over) else np.zeros(len(steps))
     held = np.flatnonzero(bad == 0)
@@ -168,25 +199,6 @@ def training(
     reached = np.flatnonzero(smooth >= 0.9 * final) if final > 0 else []
     return Training(
         float(np.mean(np.any(over > 0, axis=0))) if len(over) else 0.0,
-        float(excess @ episodes),
-        float(steps[held[0]]) if len(held) else float("nan"),
-        float(steps[window - 1 :][reached[0]]) if len(reached) else float("nan"),
+        float(steps[held[0]]) if len(held) else math.nan,
+        float(steps[window - 1 :][reached[0]]) if len(reached) else math.nan,
     )
-
-
-class Standing(NamedTuple):
-    """What a ranking needs of an algorithm on one environment."""
-
-    name: str
-    mean_return: float
-    relative_cost: float  # mean cost over limit; the largest where there are several
-
-
-def rank(standings: Sequence[Standing]) -> list[str]:
-    """Feasible ones (mean cost within its limit) by return, then the others by how far they are over it.
-
-    >>> rank([Standing("bold", 9.0, 1.5), Standing("safe", 2.0, 0.9), Standing("better", 3.0, 1.0)])
-    ['better', 'safe', 'bold']
-    """
-    key = lambda one: place(one.relative_cost <= 1.0, one.mean_return, one.relative_cost)  # noqa: E731
-    return [one.name for one in sorted(standings, key=key)]

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +33,46 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
-from safetensors import SafetensorError
 
+from cppo import files
+from cppo.files import write_atomically as write_atomically
+from cppo.runs import memory
+from cppo.runs.sealed import harmless, parse
 from cppo.types import PyTree, UsageError
 
 FORMAT = "cppo-checkpoint"
 VERSION = 1
+BEST = "best.safetensors"  # beside the checkpoints: the best policies that were evaluated while training
+MODEL = "model.safetensors"  # parameters of an exported run (policies/export/hub.py), or of one that comes with cppo
+OPTIMISER = ".optimiser."  # in the names of what only training on remembers
 
 _NAME = re.compile(r"checkpoint-(\d{8,})\.safetensors")
-_PARTIAL = ".partial"  # suffix of a file that is still being written
-_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-_DTYPES = {"bool", "float16", "float32", "float64"} | _INTEGERS
+_STORED = {"BOOL": "bool", "F16": "float16", "F32": "float32", "F64": "float64"}
+_STORED |= {f"{kind[0].upper()}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+_DTYPES = {*_STORED.values()}
 
 
 class CheckpointError(UsageError):
     """A checkpoint cannot be used; the message says which, why, and which one still can."""
+
+
+def checkpoints_of(run: Path) -> Path:
+    """Where a run's folder keeps its checkpoints: they are written and removed there, so it must be no link."""
+    try:
+        return files.unlinked(run / "checkpoints")
+    except UsageError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def name_of(iteration: int) -> str:
+    return f"checkpoint-{iteration:08d}.safetensors"
+
+
+def iteration_of(path: Path) -> int:
+    """By its name; ``load`` says it for a file of any name."""
+    match = _NAME.fullmatch(path.name)
+    assert match is not None, path
+    return int(match.group(1))
 
 
 def save(folder: Path, iteration: int, state: PyTree, meta: dict[str, Any], keep: int = 3) -> Path:
@@ -59,10 +86,10 @@ def save(folder: Path, iteration: int, state: PyTree, meta: dict[str, Any], keep
         raise UsageError(f"keep = {keep} would remove the checkpoint just written; use keep = 1 or more")
     folder = Path(folder)
     data, _ = encode(named_arrays(jax.device_get(state)), iteration, meta)
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob(f"*.safetensors{_PARTIAL}"):
+    folder.mkdir(exist_ok=True)  # but not the folder that holds it: a run that was moved away leaves no fragments
+    for stale in folder.glob(f"*.safetensors{files.PARTIAL}"):
         stale.unlink(missing_ok=True)
-    path = folder / f"checkpoint-{iteration:08d}.safetensors"
+    path = folder / name_of(iteration)
     write_atomically(path, data)
     _remove_surplus(folder, iteration, keep)
     return path
@@ -120,6 +147,11 @@ def restore(arrays: dict[str, np.ndarray], like: PyTree) -> PyTree:
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 
 
+def blanks(like: PyTree) -> dict[str, np.ndarray]:
+    """Zeros by name in the structure of ``like``."""
+    return {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in _named_leaves(like).items()}
+
+
 def named_arrays(state: PyTree) -> dict[str, np.ndarray]:
     """The arrays of a pytree by readable name, such as ``algo.policy.layers.0.weight``."""
     arrays = {}
@@ -131,21 +163,6 @@ def named_arrays(state: PyTree) -> dict[str, np.ndarray]:
     return arrays
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data`` such that a reader, or a crash, sees the old content or the new, never a mixture."""
-    partial = path.with_name(path.name + _PARTIAL)
-    try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
 class Unusable(Exception):
     """Why a file is not a usable checkpoint, as the end of a sentence."""
 
@@ -153,41 +170,66 @@ class Unusable(Exception):
 def read_verified(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and meta of a sound file; ``Unusable`` says why it is not."""
     try:
-        data = path.read_bytes()
+        with files.open_read(path) as file:
+            header, tensors = _read_header(file)
+            data = bytearray(os.fstat(file.fileno()).st_size - file.tell())
+            file.readinto(data)  # read() would join two parts, and so need twice the memory
     except OSError as error:
         raise Unusable(f"it cannot be read ({error.strerror or error})") from None
-    header = _read_header(data)
     try:
-        arrays = safetensors.numpy.load(data)
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise Unusable(f"it is damaged ({error})") from None
+        arrays = _views(memoryview(data).toreadonly(), tensors)
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise Unusable(f"it is damaged ({type(error).__name__}: {error})") from None
     if header.get("sha256") != _checksum(arrays, header.get("iteration", ""), header.get("meta", "")):
         raise Unusable("it is damaged (its content does not match its checksum)")
-    return dict(sorted(arrays.items())), {**json.loads(header["meta"]), "iteration": int(header["iteration"])}
+    try:
+        meta = {**harmless(parse(header["meta"], strict=False)), "iteration": int(header["iteration"])}
+    except (ValueError, TypeError, KeyError, RecursionError):  # sound by its checksum: somebody made it so
+        raise Unusable("what it says of itself cannot be read") from None
+    return dict(sorted(arrays.items())), meta
 
 
 def read_header(path: Path) -> dict[str, str]:
     """The text header of a file, which is quick: nothing but its form is checked."""
     try:
-        with open(path, "rb") as file:
+        with files.open_read(path) as file:
             length = int.from_bytes(file.read(8), "little")
-            if length > path.stat().st_size:
+            if length > min(os.fstat(file.fileno()).st_size, files.TEXT):
                 raise Unusable("it is truncated")
-            return json.loads(file.read(length))["__metadata__"]
+            return parse(file.read(length), strict=False)["__metadata__"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unusable(f"its header cannot be read ({error})") from None
 
 
-def _read_header(data: bytes) -> dict[str, str]:
-    """The text metadata of a safetensors file: 8 bytes of header length, a JSON header, then the tensors' bytes."""
-    if not data:
+def _views(data: memoryview, tensors: dict[str, dict[str, Any]]) -> dict[str, np.ndarray]:
+    """The tensors as views of the bytes after the header, which the library would copy: replays are large."""
+    found, end = {}, 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1]["data_offsets"]):
+        dtype, (first, last) = np.dtype(_STORED[tensor["dtype"]]), tensor["data_offsets"]
+        shape = tuple(int(size) for size in tensor["shape"])
+        if first != end or last != first + math.prod(shape) * dtype.itemsize or min(shape, default=0) < 0:
+            raise ValueError(f"{name} lies at {first} to {last}")
+        found[name] = np.frombuffer(data, dtype, math.prod(shape), first).reshape(shape)
+        end = last
+    return found
+
+
+def _read_header(file: BufferedReader) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """Text metadata and tensors of a safetensors file: 8 bytes of header length, a JSON header, the tensors' bytes.
+
+    The file is as long as its header says, which is found out before it is read: it may be a hole of a terabyte.
+    """
+    size = os.fstat(file.fileno()).st_size
+    if not size:
         raise Unusable("it is empty")
-    start = 8 + int.from_bytes(data[:8], "little")
-    looks_like_ours = data[8:9] == b"{" and b"__metadata__" in data[:64_000]
-    if len(data) < start:
+    length = int.from_bytes(file.read(8), "little")
+    data = file.read(min(length, files.TEXT))
+    looks_like_ours = data[:1] == b"{" and b"__metadata__" in data[:64_000]
+    if len(data) < length:
         raise Unusable("it is truncated" if looks_like_ours else "it is not a cppo checkpoint")
+    start = 8 + length
     try:
-        header = json.loads(data[8:start])
+        header = parse(data, strict=False)
         metadata = header.pop("__metadata__", {})
         end = start + max((tensor["data_offsets"][1] for tensor in header.values()), default=0)
         format_name = metadata.get("format")
@@ -195,15 +237,20 @@ def _read_header(data: bytes) -> dict[str, str]:
         raise Unusable("its header is damaged" if FORMAT.encode() in data else "it is not a cppo checkpoint") from None
     if format_name != FORMAT:
         raise Unusable(f"it is not a cppo checkpoint (a safetensors file of format {format_name!r})")
-    _check_version(metadata.get("version", ""))
-    if len(data) < end:
-        raise Unusable(f"it is truncated ({len(data):,} of {end:,} bytes)")
-    return metadata
+    _check_version(str(metadata.get("version", "")))
+    if size != end:
+        what = "truncated" if size < end else "damaged"
+        raise Unusable(f"it is {what} ({size:,} of {end:,} bytes)")
+    if size > (memory.of_machine() or size):
+        raise Unusable(f"its {size:,} bytes do not fit into this machine's memory")
+    if not all(isinstance(value, str) for value in metadata.values()):
+        raise Unusable("its header is damaged")
+    return metadata, header
 
 
 def _check_version(text: str) -> None:
-    if not text.isdecimal():
-        raise Unusable(f"it is damaged (format version {text!r} is not a number)")
+    if not text.isdecimal() or len(text) > 9:
+        raise Unusable(f"it is damaged (format version {text[:20]!r} is not a number)")
     if int(text) > VERSION:
         raise Unusable(
             f"it has format version {text}, newer than version {VERSION} that this cppo reads; use a newer cppo"
@@ -283,25 +330,13 @@ def like_leaf(array: np.ndarray, leaf: Any) -> Any:
 
 def by_iteration(folder: Path) -> list[Path]:
     """The checkpoints in ``folder``, oldest first."""
-    names = [match for match in map(_NAME.fullmatch, os.listdir(folder)) if match] if folder.is_dir() else []
-    return [folder / match.group() for match in sorted(names, key=lambda match: int(match.group(1)))]
+    names = filter(_NAME.fullmatch, os.listdir(folder)) if folder.is_dir() else ()
+    return sorted((folder / name for name in names), key=iteration_of)
 
 
 def _remove_surplus(folder: Path, iteration: int, keep: int) -> None:
     found = by_iteration(folder)
-    current = found.index(folder / f"checkpoint-{iteration:08d}.safetensors")
+    current = found.index(folder / name_of(iteration))
     surplus = [*found[: max(0, current + 1 - keep)], *found[current + 1 :]]
     for path in surplus:
         path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force a rename to disk; systems that cannot open a folder (Windows) order renames themselves."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,10 +8,10 @@ and a mark (✓ within, ≈ within but closer than 10%, ✗ over) that needs no 
 from __future__ import annotations
 
 import math
-import sys
+import time
 from collections import Counter, deque
-from collections.abc import Iterable
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -20,19 +20,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from cppo.log import Row, cost_columns
+from cppo.runs.metrics import Row, cost_columns
+from cppo.runs.outcome import NONE, STYLES, marks, number, verdict
+from cppo.runs.timing import Doing
 
 MAX_SEED_LINES = 8
 PLAIN_SECONDS = 10.0  # a plain line at least this often, or
 PLAIN_SHARE = 0.05  # after this share of training, whichever comes first
 RATE_SECONDS = 30.0  # steps per second are measured over this window
-NEAR = 0.1  # a cost is near its limit when less than this share of it is left
+BATCH_SECONDS = 30.0  # after the first batch, a plain line from inside of one after so much silence
 
-_STYLES = {"ok": "green", "near": "yellow", "over": "red"}
-_MARKS = {"ok": "✓", "near": "≈", "over": "✗", "": " "}
-_WORDS = {"ok": "ok", "near": "near", "over": "over", "": ""}  # for terminals that cannot show the marks
 _MODE_STYLES = {"recovery": "magenta", "waiting": "dim"}
-_NONE = "-"
 
 
 class Display:
@@ -45,7 +43,7 @@ class Display:
         self,
         title: str,
         total_steps: int,
-        seeds: list[int],
+        seeds: Sequence[int | str],
         cost_limits: dict[str, float],
         interactive: bool | None = None,
         console: Console | None = None,
@@ -57,20 +55,23 @@ class Display:
         self._console = console or Console()
         terminal = self._console.is_terminal and not self._console.is_dumb_terminal
         self._interactive = terminal if interactive is None else interactive
-        self._marks = _marks(self._console.encoding)
-        self._latest: dict[int, Row] = {}
+        self._marks = marks(self._console.encoding)
+        self._latest: dict[int | str, Row] = {}
         self._rate = _Rate(RATE_SECONDS)
         self._printed_at: tuple[float, float] | None = None  # (elapsed, share) of the last plain line
         self._unprinted = False
+        self._told_waiting = False
+        self._batch = _Batch(len(self._seeds))
+        self._said = time.monotonic()  # when the last plain line was printed
         self._live: Live | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Display:
         if self._interactive:
             self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4)
             self._live.start()
         else:
             limits = ", ".join(f"{name} <= {limit:g}" for name, limit in self._cost_limits.items())
-            seeds = _count(len(self._seeds), "seed")
+            seeds = "1 seed" if len(self._seeds) == 1 else f"each of {len(self._seeds)} seeds"
             self._print(f"{self._title}: {self._total_steps:,} steps, {seeds}; limits: {limits or 'none'}")
         return self
 
@@ -82,6 +83,7 @@ class Display:
 
     def update(self, rows: list[Row], elapsed: float) -> None:
         """Show the newest ``rows`` (one for each seed), ``elapsed`` seconds into training."""
+        self._batch.end()
         # A new dict each time: the refreshing thread may be reading the old one.
         self._latest = {**self._latest, **{row["seed"]: row for row in rows}}
         self._rate.add(elapsed, sum(row["steps"] for row in self._latest.values()))
@@ -91,6 +93,19 @@ class Display:
                 self._printed_at = (elapsed, self._share)
                 self._unprinted = False
                 self._print(self._plain_line())
+        if not self._told_waiting and any(row.get("mode") == "waiting" for row in rows):
+            self._told_waiting = True
+            self.message("No episode has ended yet, so the cost is unknown: waiting before the first update.")
+
+    def doing(self, now: Doing) -> None:
+        """Show what an iteration is at: on a terminal once it takes a second, in a log as far as it is worth a line."""
+        changed = self._batch.see(now)
+        if self._interactive:
+            return
+        patience = BATCH_SECONDS if self._latest else PLAIN_SECONDS
+        compiling = changed and not now.of and not self._latest
+        if compiling or (now.steps and time.monotonic() - self._said >= patience):
+            self._print(f"{self._share:4.0%}  {self._batch.words()}")
 
     def message(self, text: str) -> None:
         """Say something once, above the live part."""
@@ -107,7 +122,7 @@ class Display:
 
     @property
     def _steps(self) -> int:
-        return min((int(row["steps"]) for row in self._rows), default=0)
+        return max((int(row["steps"]) for row in self._rows), default=0)  # a failed seed stays behind
 
     @property
     def _share(self) -> float:
@@ -119,8 +134,8 @@ class Display:
         return [
             f"{self._share:4.0%}",
             f"{self._steps:,}/{self._total_steps:,} steps",
-            f"{rate:,.0f} steps/s" if rate else f"{_NONE} steps/s",
-            f"{_duration(to_go / rate)} left" if rate else f"{_NONE} left",
+            f"{rate:,.0f} steps/s" if rate else f"{NONE} steps/s",
+            f"{_duration(to_go / rate)} left" if rate else f"{NONE} left",
         ]
 
     # --- plain lines --------------------------------------------------------------------------------------------------
@@ -135,29 +150,32 @@ class Display:
 
     def _plain_line(self) -> str:
         rows = self._rows
-        words = [*self._progress_words(), f"return {_number(_mean(rows, 'return'))}"]
+        words = [*self._progress_words(), f"return {number(_mean(rows, 'return'))}"]
         for name, column in cost_columns(self._cost_limits).items():
             cost, limit = _mean(rows, column), self._cost_limits[name]
             label = column.replace("cost.", "cost ")
-            words.append(f"{label} {_number(cost)}/{limit:g} {_verdict(cost, limit)}".rstrip())
+            words.append(f"{label} {number(cost)}/{limit:g} {verdict(cost, limit)}".rstrip())
         if _has(rows, "mode"):
             words.append(_mode(rows))
         if _has(rows, "kl"):
             words.append(f"KL {_kl(rows)}")
         if _has(rows, "multiplier"):
-            words.append(f"multiplier {_number(_mean(rows, 'multiplier'), 3)}")
+            words.append(f"multiplier {number(_mean(rows, 'multiplier'), 3)}")
         return "  ".join(words)
 
     def _print(self, line: str) -> None:
         # Not through rich, which would wrap at its guess of a width.
+        self._said = time.monotonic()
         if not self._console.quiet:
-            print(line, file=self._console.file, flush=True)
+            with suppress(OSError):  # a log on a full disk, a closed pipe: no reason to stop training
+                print(line, file=self._console.file, flush=True)
 
     # --- the live part ------------------------------------------------------------------------------------------------
 
     def _render(self) -> RenderableType:
-        title = Text.assemble((self._title, "bold"), (f"  {_count(len(self._seeds), 'seed')}", "dim"))
-        return Group(title, self._progress_line(), self._table()) if self._rows else Group(title, Text("starting ..."))
+        words = [_count(len(self._seeds), "seed"), self._batch.words() if self._batch.is_long else ""]
+        title = Text.assemble((self._title, "bold"), ("  " + "  ".join(words), "dim"), no_wrap=True)
+        return Group(title, self._progress_line(), self._table()) if self._rows else Group(title)
 
     def _progress_line(self) -> Table:
         line = Table.grid(padding=(0, 2), expand=True)
@@ -191,7 +209,7 @@ class Display:
 
     def _cells(self, rows: list[Row], all_rows: list[Row]) -> Iterable[Text]:
         """One line of the table, means over ``rows``; ``all_rows`` decide which columns there are."""
-        yield Text(_number(_mean(rows, "return")))
+        yield Text(number(_mean(rows, "return")))
         for name, column in cost_columns(self._cost_limits).items():
             yield self._cost_cell(_mean(rows, column), self._cost_limits[name])
         if _has(all_rows, "mode"):
@@ -200,11 +218,43 @@ class Display:
         if _has(all_rows, "kl"):
             yield Text(_kl(rows))
         if _has(all_rows, "multiplier"):
-            yield Text(_number(_mean(rows, "multiplier"), 3))
+            yield Text(number(_mean(rows, "multiplier"), 3))
 
     def _cost_cell(self, cost: float | None, limit: float) -> Text:
-        verdict = _verdict(cost, limit)
-        return Text(f"{_number(cost)}/{limit:g} {self._marks[verdict]}", _STYLES.get(verdict, ""))
+        how = verdict(cost, limit)
+        return Text(f"{number(cost)}/{limit:g} {self._marks[how]}", STYLES.get(how, ""))
+
+
+class _Batch:
+    """What the iteration that runs is at."""
+
+    def __init__(self, seeds: int) -> None:
+        self._seeds = seeds
+        self._now, self._first = Doing("starting"), 0
+        self._began = self._since = time.monotonic()  # the iteration, and what it is at
+
+    def see(self, now: Doing) -> bool:
+        """Whether it is at something else than before."""
+        changed = now.what != self._now.what
+        if changed:
+            self._since, self._first = time.monotonic(), now.steps
+        self._now = now
+        return changed
+
+    def end(self) -> None:
+        self._began, self._now = time.monotonic(), Doing("")
+
+    @property
+    def is_long(self) -> bool:
+        return time.monotonic() - self._began >= 1.0
+
+    def words(self) -> str:
+        what, steps, of = self._now
+        if not of:
+            return what
+        seconds = time.monotonic() - self._since
+        rate = self._seeds * (steps - self._first) / seconds if seconds > 0 else 0.0
+        return f"{what} {steps:,} of {of:,}" + (f", {rate:,.0f} steps/s" if rate else "")
 
 
 class _Rate:
@@ -227,58 +277,6 @@ class _Rate:
         return (last - first) / (end - start) if end > start and last > first else None
 
 
-def summary_table(summary: dict[str, Any], title: str) -> Table:
-    """The end of a run: one line for each seed of ``summary.json`` and one for their mean."""
-    seeds = summary["seeds"]
-    marks = _marks(sys.stdout.encoding or "ascii")
-    costs = summary["final_cost"]
-    names: list[str | None] = list(costs) if isinstance(costs, dict) else [None]
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 3, 0, 0))
-    table.add_column("seed", no_wrap=True)
-    table.add_column("return", justify="right", no_wrap=True)
-    for name in names:
-        table.add_column(f"cost {name}" if name else "cost", justify="right", no_wrap=True)
-        table.add_column("limit", justify="right", no_wrap=True)
-    table.add_column("feasible", justify="center", no_wrap=True)
-    table.add_column("over limit", justify="right", no_wrap=True)
-    table.add_column("steps", justify="right", no_wrap=True)
-    table.add_column("steps/s", justify="right", no_wrap=True)
-    for seed in seeds:
-        verdict = "ok" if seed["feasible"] else "over"
-        table.add_row(str(seed["seed"]), *_summary_cells(seed, names, Text(marks[verdict], _STYLES[verdict])))
-    feasible = sum(bool(seed["feasible"]) for seed in seeds)
-    share = Text(f"{feasible} of {len(seeds)}", "green" if feasible == len(seeds) else "yellow")
-    table.add_row("mean", *_summary_cells(summary, names, share), style="bold")
-    return table
-
-
-def _summary_cells(values: dict[str, Any], names: list[str | None], feasible: Text) -> Iterable[Text | str]:
-    yield _number(values["final_return"])
-    for name in names:
-        cost = values["final_cost"][name] if name else values["final_cost"]
-        limit = values["cost_limit"][name] if name else values["cost_limit"]
-        yield Text(_number(cost), _STYLES["over"] if _verdict(cost, limit) == "over" else "")
-        yield f"{limit:g}" if limit is not None else _NONE
-    yield feasible
-    rate = values["violation_rate"]
-    yield f"{rate:.0%}" if rate is not None else _NONE
-    yield f"{values['steps']:,}"
-    speed = values["steps_per_second"]
-    yield f"{speed:,.0f}" if speed is not None else _NONE
-
-
-def _marks(encoding: str) -> dict[str, str]:
-    return _MARKS if "utf" in encoding.lower() else _WORDS
-
-
-def _verdict(cost: float | None, limit: float | None) -> str:
-    if cost is None or limit is None:
-        return ""
-    if cost > limit:
-        return "over"
-    return "near" if limit > 0 and cost > (1 - NEAR) * limit else "ok"
-
-
 def _values(rows: list[Row], column: str) -> list[float]:
     found = [float(row[column]) for row in rows if row.get(column) is not None]
     return [value for value in found if math.isfinite(value)]
@@ -293,29 +291,23 @@ def _has(rows: list[Row], column: str) -> bool:
     return any(row.get(column) is not None for row in rows)
 
 
-def _number(value: float | None, decimals: int = 2) -> str:
-    if value is None:
-        return _NONE
-    return f"{value:,.{decimals}f}" if abs(value) < 10_000 else f"{value:,.0f}"
-
-
 def _kl(rows: list[Row]) -> str:
     """KL to two digits beyond the first of its limit, so that columns line up."""
     kl, limit = _mean(rows, "kl"), _mean(rows, "kl_limit")
     decimals = 2 - math.floor(math.log10(limit)) if limit and 1e-8 < limit < 1 else 4
-    return _number(kl, decimals) + (f"/{limit:g}" if limit is not None else "")
+    return number(kl, decimals) + (f"/{limit:g}" if limit is not None else "")
 
 
 def _mode(rows: list[Row]) -> str:
     """The mode that all rows share, else how many are in another one than normal."""
     counts = Counter(str(row["mode"]) for row in rows if row.get("mode") is not None)
     if len(counts) < 2:
-        return next(iter(counts), _NONE)
+        return next(iter(counts), NONE)
     return ", ".join(f"{count}/{len(rows)} {mode}" for mode, count in sorted(counts.items()) if mode != "normal")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _count(how_many: int, noun: str) -> str:
+    return f"{how_many} {noun}" if how_many == 1 else f"{how_many} {noun}s"
 
 
 def _duration(seconds: float) -> str:

@@ -7,12 +7,15 @@ A logger takes the rows of an iteration and is closed at the end. Anything else 
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from cppo import log
-from cppo.plan import Plan
+from cppo import files
+from cppo.runs.appended import Appended
+from cppo.runs.metrics import Row, read_metrics
+from cppo.runs.plan import Plan
 from cppo.settings import as_dict
 from cppo.types import UsageError
 
@@ -20,31 +23,37 @@ CSV = "metrics.csv"
 
 
 class Logger(Protocol):
-    def write(self, rows: list[log.Row]) -> None: ...
+    def write(self, rows: list[Row]) -> None: ...
 
     def close(self) -> None: ...
+
+
+def _cell(value: Any) -> Any:
+    """What is unknown is empty; a text is one, and no formula to the spreadsheet that opens the file."""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    return "" if value is None or value != value else value
 
 
 class CSVLogger:
     """``metrics.csv``: the columns of ``metrics.jsonl``, one row for each iteration and seed."""
 
     def __init__(self, folder: Path, plan: Plan):
-        before = log.read_metrics(folder).to_dict("records")  # of a resumed run, cut back to its checkpoint already
-        self._file = open(folder / CSV, "w", newline="", encoding="utf-8")  # noqa: SIM115 (open as long as the run is)
+        before = read_metrics(folder).to_dict("records")  # of a resumed run, cut back to its checkpoint already
+        self._file, self._text = Appended(folder / CSV, anew=True), io.StringIO(newline="")
         self._writer: csv.DictWriter[str] | None = None
         self.write([{str(name): value for name, value in row.items()} for row in before])
 
-    def write(self, rows: list[log.Row]) -> None:
+    def write(self, rows: list[Row]) -> None:
         if not rows:
             return
         if self._writer is None:
-            self._writer = csv.DictWriter(self._file, list(rows[0]), restval="", extrasaction="ignore")
-            self._writer.writeheader()
-        known = [
-            {name: "" if value is None or value != value else value for name, value in row.items()} for row in rows
-        ]
-        self._writer.writerows(known)
-        self._file.flush()
+            self._writer = csv.DictWriter(self._text, list(rows[0]), restval="", extrasaction="ignore")
+            self._writer.writerow({name: _cell(name) for name in rows[0]})
+        self._writer.writerows([{name: _cell(value) for name, value in row.items()} for row in rows])
+        self._file.write(self._text.getvalue().encode())
+        self._text.seek(0)
+        self._text.truncate()
 
     def close(self) -> None:
         self._file.close()
@@ -58,9 +67,10 @@ class WandbLogger:
 
     def __init__(self, folder: Path, plan: Plan):
         try:
-            import wandb  # pyright: ignore[reportMissingImports]
+            import wandb  # pyright: ignore[reportMissingImports]  (optional)
         except ImportError:
             raise UsageError("Weights & Biases needs a package: pip install 'cppo[wandb]'") from None
+        files.subfolder(folder, "wandb")
         group = folder.resolve().name
         config = {"algo": plan.algo, "env": plan.env, "steps": plan.steps} | as_dict(plan.settings)
         self._runs = {
@@ -77,7 +87,7 @@ class WandbLogger:
             for seed in plan.seeds
         }
 
-    def write(self, rows: list[log.Row]) -> None:
+    def write(self, rows: list[Row]) -> None:
         for row in rows:
             values = {name: value for name, value in row.items() if value is not None and name != "seed"}
             self._runs[row["seed"]].log(values, step=row["steps"])
@@ -90,25 +100,7 @@ class WandbLogger:
 TABLE: dict[str, Callable[[Path, Plan], Logger]] = {"csv": CSVLogger, "wandb": WandbLogger}
 
 
-def check(names: Sequence[str]) -> None:
+def check_loggers(names: Sequence[str]) -> None:
     for name in names:
         if name not in TABLE:
             raise UsageError(f"unknown logger {name!r}. Loggers: {', '.join(TABLE)} (TensorBoard has --tensorboard).")
-
-
-class Loggers:
-    """Several loggers as one, closed together."""
-
-    def __init__(self, names: Sequence[str], folder: Path, plan: Plan):
-        self._all: list[Logger] = [TABLE[name](folder, plan) for name in names]
-
-    def write(self, rows: list[log.Row]) -> None:
-        for logger in self._all:
-            logger.write(rows)
-
-    def __enter__(self) -> Loggers:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        for logger in self._all:
-            logger.close()

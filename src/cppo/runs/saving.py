@@ -9,18 +9,21 @@ checkpoint with the replay that it had.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from cppo import checkpoint
-from cppo.checkpoint import CheckpointError, Unusable
-from cppo.maths.replay import Replay, Transitions
-from cppo.types import PyTree
+from cppo import files
+from cppo.maths.replay_buffer import Replay, Transitions
+from cppo.runs import checkpoint, sealed
+from cppo.runs.checkpoint import BEST, CheckpointError, Unusable
+from cppo.runs.evaluation import Best
+from cppo.types import PyTree, UsageError
 
+_BEST = "best."  # names of arrays in a checkpoint
+LATER = "host_env.tally"  # what earlier versions did not save: unknown until the episode ends
 Segment = dict[str, Any]  # file, sha256, count (steps in it, of each lane), added (steps ever added, by lane)
 
 
@@ -29,10 +32,20 @@ class Saver:
 
     def __init__(self, folder: Path, keep: int = 3):
         self.folder, self.keep = Path(folder), keep
+        self.best: Best | None = None
+        self._written: Any = None  # records in ``BEST``
         self._segments: list[Segment] = []
 
     def save(self, iteration: int, state: PyTree, meta: dict[str, Any]) -> Path:
+        path = self._save(iteration, state, meta)
+        if self.best is not None:
+            self.show_best()
+        return path
+
+    def _save(self, iteration: int, state: PyTree, meta: dict[str, Any]) -> Path:
         replay = _replay(state)
+        if self.best is not None:
+            state, meta = state._asdict() | {"best": self.best.agents}, meta | {"best": self.best.records}
         if replay is None:
             return checkpoint.save(self.folder, iteration, state, meta, self.keep)
         self._segments = _append(self.folder, iteration, replay, self._segments)
@@ -43,9 +56,12 @@ class Saver:
 
     def load(self, like: PyTree, name: str | None = None) -> tuple[PyTree, dict[str, Any]]:
         """The state of the newest checkpoint, or the one called ``name``, in the structure of ``like``; its meta."""
-        path = checkpoint.latest(self.folder) if name is None else self.folder / name
+        path = checkpoint.latest(self.folder) if name is None else files.inside(self.folder, name)
         arrays, meta = checkpoint.load(path)
-        state = checkpoint.restore(arrays, without_replay(like))
+        self._take_best({name: arrays.pop(name) for name in list(arrays) if name.startswith(_BEST)}, meta, like)
+        blank = checkpoint.blanks(without_replay(like))
+        later = {name: np.full_like(x, np.nan) for name, x in blank.items() if name.endswith(LATER)}
+        state = checkpoint.restore(later | arrays, without_replay(like))
         replay = _replay(like)
         if replay is not None:
             self._segments = meta.pop("replay", [])
@@ -56,6 +72,22 @@ class Saver:
                 raise CheckpointError(f"cannot use checkpoint {path}: {problem}. {advice}") from None
             state = _map_replay(lambda kept: kept._replace(steps=steps), state)
         return state, meta
+
+    def _take_best(self, arrays: dict[str, np.ndarray], meta: dict[str, Any], like: PyTree) -> None:
+        records = meta.pop("best", None)
+        if records is not None:
+            named = {name.removeprefix(_BEST): array for name, array in arrays.items()}
+            self.best = Best(tuple(records), checkpoint.restore(named, like.agent._replace(extra=None)))
+
+    def show_best(self) -> None:
+        """Show the best policies that the newest checkpoint holds, which are the truth, in a file of their own."""
+        if self.best is None or not self.best.feasible:
+            (self.folder / BEST).unlink(missing_ok=True)
+        elif self._written != self.best.records:
+            arrays = checkpoint.named_arrays({"agent": self.best.agents})
+            data, _ = checkpoint.encode(arrays, self.best.iteration, {"best": self.best.records})
+            checkpoint.write_atomically(self.folder / BEST, data)
+            self._written = self.best.records
 
 
 def without_replay(state: PyTree) -> PyTree:
@@ -80,6 +112,8 @@ def _replay(state: PyTree) -> Replay | None:
 
 def _append(folder: Path, iteration: int, replay: Replay, before: list[Segment]) -> list[Segment]:
     """Write the steps added since the last of ``before``; returns the segments that the whole replay needs."""
+    if not all((folder / segment["file"]).is_file() for segment in before):
+        before = []  # somebody removed them: the whole replay is written anew
     added = np.asarray(replay.added, np.int64)
     since = added - (np.asarray(before[-1]["added"]) if before else 0)
     count = int(min(since.max(), replay.capacity))
@@ -89,7 +123,7 @@ def _append(folder: Path, iteration: int, replay: Replay, before: list[Segment])
     arrays = {name: np.asarray(x)[lanes, slots] for name, x in replay.steps._asdict().items()}
     data, checksum = checkpoint.encode(arrays, iteration, {"count": count, "added": added.tolist()})
     file = f"replay-{iteration:08d}-{checksum[:8]}.safetensors"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     checkpoint.write_atomically(folder / file, data)
     segments = [*before, {"file": file, "sha256": checksum, "count": count, "added": added.tolist()}]
     return _needed(segments, replay.capacity)
@@ -115,7 +149,7 @@ def _read(folder: Path, segments: list[Segment], like: Replay) -> Transitions:
     """The ring that ``segments`` make, oldest first; slots never written are zero, as in a fresh one."""
     steps = {name: np.zeros(x.shape, x.dtype) for name, x in like.steps._asdict().items()}
     for segment in segments:
-        arrays = _read_segment(folder, segment)
+        arrays = read_segment(folder, segment)
         lanes, slots = _slots(np.asarray(segment["added"]), segment["count"], like.capacity)
         for name, whole in steps.items():
             saved = arrays.get(name)
@@ -123,15 +157,15 @@ def _read(folder: Path, segments: list[Segment], like: Replay) -> Transitions:
             if saved is None or saved.shape != wanted or saved.dtype != whole.dtype:
                 raise Unusable(f"its replay in {segment['file']} does not fit this run ({name})")
             whole[lanes, slots] = saved
-    return jax.tree.map(checkpoint.like_leaf, Transitions(**steps), like.steps)
+    return Transitions(**{name: checkpoint.like_leaf(steps[name], x) for name, x in like.steps._asdict().items()})
 
 
-def _read_segment(folder: Path, segment: Segment) -> dict[str, np.ndarray]:
-    path = folder / segment["file"]
+def read_segment(folder: Path, segment: Segment) -> dict[str, np.ndarray]:
     try:
+        path = files.inside(folder, segment["file"])
         arrays, _ = checkpoint.read_verified(path)
         checksum = checkpoint.read_header(path)["sha256"]
-    except Unusable as problem:
+    except (Unusable, UsageError) as problem:
         raise Unusable(f"its replay file {segment['file']} cannot be used: {problem}") from None
     if checksum != segment["sha256"]:
         raise Unusable(f"its replay file {segment['file']} is not the one that it was saved with")
@@ -147,10 +181,11 @@ def _check_segments(path: Path, like: Replay) -> None:
 def _remove_unnamed(folder: Path) -> None:
     """Drop segments that no checkpoint names; where a checkpoint cannot be read, all stay."""
     try:
-        metas = [json.loads(checkpoint.read_header(path)["meta"]) for path in checkpoint.by_iteration(folder)]
-    except Unusable:
+        headers = [checkpoint.read_header(path) for path in checkpoint.by_iteration(folder)]
+        metas = [sealed.parse(header["meta"], strict=False) for header in headers]
+        named = {segment["file"] for meta in metas for segment in meta.get("replay", [])}
+    except (Unusable, ValueError, LookupError, TypeError, AttributeError):
         return
-    named = {segment["file"] for meta in metas for segment in meta.get("replay", [])}
     for path in folder.glob("replay-*.safetensors"):
         if path.name not in named:
             path.unlink(missing_ok=True)

@@ -9,10 +9,9 @@ enough for that to be small beside them), and what is left of the update belongs
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,16 +22,33 @@ WORDS = {
     "environment": "rest of environment",
     "acting": "acting",
     "update": "update",
+    "evaluation": "evaluating",
     "compiled": "collect and update (one program)",
     "other": "saving and logging",
 }
 
 
+class Doing(NamedTuple):
+    """What an iteration is at, with how many of how many steps of one seed where that is known."""
+
+    what: str
+    steps: int = 0
+    of: int = 0
+
+
 class Clock:
-    """Seconds by part. A context manager for a stretch of work, or ``add`` for what was measured elsewhere."""
+    """Seconds by part. A context manager for a stretch of work, or ``add`` for what was measured elsewhere.
+
+    ``tell`` says what is being done, to whoever ``listens``.
+    """
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = {}
+        self.listens: Callable[[Doing], None] | None = None
+
+    def tell(self, what: str, steps: int = 0, of: int = 0) -> None:
+        if self.listens is not None:
+            self.listens(Doing(what, steps, of))
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
@@ -40,10 +56,10 @@ class Clock:
         try:
             yield
         finally:
-            self.seconds[part] += time.perf_counter() - began
+            self.add(part, time.perf_counter() - began)
 
     def add(self, part: str, seconds: float) -> None:
-        self.seconds[part] += seconds
+        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
 
     def restart(self) -> float:
         """Forget everything; returns the seconds forgotten."""
@@ -52,24 +68,40 @@ class Clock:
         return total
 
 
-def split(clock: Clock, first: float, wall: float, iterations: int, learner: Any) -> dict[str, Any]:
+class Done(NamedTuple):
+    iterations: int
+    steps: int  # of an iteration, all seeds together
+
+
+def split(clock: Clock, first: float, wall: float, done: Done, learner: Any = None) -> dict[str, Any]:
     """What ``summary.json`` holds under ``time``: seconds by part since the last start or resume.
 
-    ``first`` is the first iteration, compilation included, which the parts leave out; ``wall`` everything.
+    ``first`` is the first iteration, compilation included, which the parts and the speed leave out; ``wall``
+    everything. The parts of an update are measured where its ``learner`` is given.
     """
-    seconds = {part: round(clock.seconds[part], 3) for part in WORDS if part in clock.seconds}
+    iterations = done.iterations
+    seconds = {part: round(spent, 3) for part, spent in sorted(clock.seconds.items(), key=_order)}
     other = max(0.0, wall - first - sum(clock.seconds.values()))
+    rate = (iterations - 1) * done.steps / (wall - first) if iterations > 1 and wall > first else None
     whole: dict[str, Any] = {"first_iteration": round(first, 3), "iterations": iterations, "seconds": seconds}
+    whole |= {"steps_per_second": rate and round(rate, 1)}
     seconds["other"] = round(other, 3)
-    if clock.seconds["update"] >= PARTS_AFTER and learner.last is not None:
-        each = clock.seconds["update"] / max(1, iterations - 1)
+    updating = clock.seconds.get("update", 0.0)
+    if learner is not None and updating >= PARTS_AFTER and learner.last is not None:
+        each = updating / max(1, iterations - 1)
         whole["update"] = {part: round(share, 4) for part, share in update_shares(learner, each).items()}
     return whole
 
 
+def _order(item: tuple[str, float]) -> int:
+    """Parts as ``WORDS`` lists them; those with names of their own last."""
+    return list(WORDS).index(item[0]) if item[0] in WORDS else len(WORDS)
+
+
 def update_shares(learner: Any, seconds: float) -> dict[str, float]:
     """Shares of an update that takes ``seconds``: its parts run alone, and the policy's step as what is left."""
-    from cppo.algos import common, cppo
+    from cppo.algos import cppo
+    from cppo.algos import on_policy as common
 
     if not isinstance(learner.settings, common.OnPolicy):
         return {}
@@ -92,8 +124,7 @@ def update_shares(learner: Any, seconds: float) -> dict[str, float]:
 
 
 def _estep(settings: Any, data: Any) -> Any:
-    from cppo.algos.cppo import KL_TO_VARIANCE
-    from cppo.maths import estep
+    from cppo.algos.cppo import KL_TO_VARIANCE, estep
 
     none = jnp.zeros(len(settings.cost_limit), bool)
     radius = jnp.full(settings.waypoints, 1.0) ** 2 * settings.kl / KL_TO_VARIANCE
@@ -118,19 +149,13 @@ def sentence(time_split: dict[str, Any]) -> str:
         return "Time: none, the run had all its steps already."
     if time_split["iterations"] < 2 or total <= 0:
         return f"Time: {time_split['first_iteration']:.1f} s for the only iteration, compilation included."
-    parts = {WORDS[part]: spent for part, spent in seconds.items()}
-    return shares(parts, time_split["first_iteration"], {WORDS["update"]: _inside(time_split)})
-
-
-def shares(parts: dict[str, float], first: float, remarks: dict[str, str] | None = None) -> str:
-    """Seconds by part as shares of their sum, beside those of the first iteration.
-
-    >>> shares({"collecting": 60.0, "update": 20.0}, 30.0)
-    'Time: collecting 75%, update 25%; first iteration with compilation 30.0 s.'
-    """
-    total = sum(parts.values())
-    words = [f"{part} {spent / total:.0%}" + (remarks or {}).get(part, "") for part, spent in parts.items()]
-    return f"Time: {', '.join(words)}; first iteration with compilation {first:.1f} s."
+    words = []
+    for part, spent in seconds.items():
+        inside = _inside(time_split) if part == "update" else ""
+        words.append(f"{WORDS.get(part, part)} {spent / total:.0%}{inside}")
+    said = f"Time: {', '.join(words)}; first iteration with compilation {time_split['first_iteration']:.1f} s."
+    rate = time_split.get("steps_per_second")
+    return said + (f" After it {rate:,.0f} steps/s, all seeds together." if rate else "")
 
 
 def _inside(time_split: dict[str, Any]) -> str:

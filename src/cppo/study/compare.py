@@ -9,10 +9,13 @@ from typing import Any
 
 from rich.table import Table
 
-from cppo import algos, log, ranking, runs
-from cppo import plan as plans
-from cppo.plan import Plan
-from cppo.run import Run
+from cppo import algos, envs, files
+from cppo.reports import ranking
+from cppo.runs.options import Options
+from cppo.runs.plan import Plan, make_plan
+from cppo.runs.run import Run, standing
+from cppo.runs.sealed import write_json
+from cppo.runs.training import ensure
 from cppo.types import UsageError
 
 FIGURE = "compare.png"
@@ -44,17 +47,17 @@ class Comparison:
 
     def figure(self, path: Path | None = None) -> Path:
         """Learning curves of return and costs with their limits, all algorithms; returns where it was written."""
-        from cppo import plots
+        from cppo.reports.curves import learning_curves
 
         path = path or self.folder / FIGURE
         limits = next(iter(self.runs.values())).plan.cost_limits
-        plots.learning_curves([(name, run.metrics()) for name, run in self.runs.items()], limits, path)
+        learning_curves([(name, run.metrics()) for name, run in self.runs.items()], limits, path, self.title)
         return path
 
     def save(self) -> Path:
         """The figure, and the ranking as JSON, in the comparison's folder."""
         result = {"title": self.title, "ranking": [row.as_dict() for row in self.outcomes]}
-        log.write_json(self.folder / RESULT, result)
+        write_json(self.folder / RESULT, result)
         return self.figure()
 
 
@@ -75,19 +78,23 @@ def compare(
     """Train ``algorithms`` on ``env`` one after another, each an ordinary run in ``out``/ALGORITHM.
 
     Called again, it goes on where it was stopped and repeats nothing that is finished. ``settings`` maps an algorithm
-    to its changed settings; ``options`` (``show``, ``tensorboard``, ``checkpoint_seconds``, ``callback``) go to every
-    run. Everything is checked before anything starts.
+    to its changed settings; ``options`` (``show``, ``tensorboard``, ``checkpoint_seconds``, ``loggers``, ``callback``)
+    go to every run. Everything is checked before anything starts.
     """
+    how = Options(**options)
+    if how.rules or how.stop_after is not None:
+        raise UsageError("a comparison is over the same steps: stop_when and stop_after are for cppo.train.")
+    env = envs.named(env)
     folder = Path(out) if out is not None else Path("runs") / f"compare-{env}"
     common = dict(steps=steps, seeds=seeds, seed=seed, cost_limit=cost_limit, backend=backend)
     planned = _plans(env, algorithms, settings or {}, common)
-    states = {name: runs.state(plan, folder / name) for name, plan in planned.items()}
+    states = {name: standing(plan, files.unlinked(folder / name)) for name, plan in planned.items()}
     done: dict[str, Run] = {}
     for number, (name, plan) in enumerate(planned.items(), start=1):
         if tell is not None:
             words = {"new": "", "stopped": ", going on where it stopped", "finished": " is finished already"}
             tell(f"{number} of {len(planned)}: {name}{words[states[name]]}")
-        done[name] = runs.ensure(plan, folder / name, **options)
+        done[name] = ensure(plan, folder / name, how)
     return Comparison(folder, done)
 
 
@@ -102,7 +109,7 @@ def _plans(
         if name not in names:
             algos.get(name)
             raise UsageError(f"settings are given for {name}, which is not compared; add it to --algos or leave them.")
-    return {name: plans.make(name, env, settings=settings.get(name), **common) for name in names}
+    return {name: make_plan(name, env, settings=settings.get(name), **common) for name in names}
 
 
 def read_settings(assignments: Sequence[str]) -> dict[str, dict[str, str]]:

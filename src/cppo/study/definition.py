@@ -25,8 +25,10 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from cppo import plan as plans
-from cppo.settings import as_dict
+from cppo import envs as environments
+from cppo import files
+from cppo.runs.plan import Plan, make_plan
+from cppo.settings import identity
 from cppo.types import UsageError
 
 ID_LENGTH = 10  # hexadecimal digits: 40 bits, no collision in any study a person will run
@@ -49,6 +51,7 @@ class Part:
         """Check what people write by hand; one name stands for a list of one, 1e5 for 100000."""
         for name in ("envs", "algos"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
+        object.__setattr__(self, "envs", [environments.named(name) for name in self.envs])
         for name, least in (("seeds", 1), ("first_seed", 0), ("steps", 1)):
             if name != "steps" or self.steps is not None:
                 object.__setattr__(self, name, _whole(name, getattr(self, name), least))
@@ -88,9 +91,9 @@ class StudyRun:
         return f"{words}, seed {self.seed}"
 
     @cached_property
-    def plan(self) -> plans.Plan:
+    def plan(self) -> Plan:
         """Checked and complete; a ``UsageError`` where the run cannot be."""
-        return plans.make(
+        return make_plan(
             self.algo, self.env, backend=self.backend, seed=self.seed, steps=self.steps, settings=self.settings
         )
 
@@ -136,6 +139,7 @@ class Study:
         backend: str | None = None,
     ) -> Study:
         """Fewer environments or algorithms, other numbers of seeds and steps; unknown names are refused."""
+        only = [environments.named(name) for name in only]
         self._refuse_unknown("environment", only, [env for part in self.parts for env in part.envs])
         self._refuse_unknown("algorithm", algos, [algo for part in self.parts for algo in part.algos])
         given = {"seeds": seeds, "steps": steps, "backend": backend}
@@ -178,14 +182,14 @@ def _wrong(name: str, value: Any, wanted: str, example: str, entry: str = "") ->
     return UsageError(f"{name} is {value!r}; it must be {wanted}, for example {entry or name} = {example}.")
 
 
-def run_id(plan: plans.Plan) -> str:
+def run_id(plan: Plan) -> str:
     """Environment, algorithm and seed for people, and a hash of all that determines the result but its length."""
     content = {
         "algo": plan.algo,
         "env": plan.env,
         "backend": plan.backend,
         "seeds": list(plan.seeds),
-        "settings": as_dict(plan.settings),
+        "settings": identity(plan.settings),
         "init_from": plan.init_from,
     }
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -206,8 +210,8 @@ def read(path: Path) -> Study:
 
 def _from_toml(path: Path) -> Study:
     try:
-        content = tomllib.loads(path.read_text())
-    except ValueError as error:  # also where it is no text at all
+        content = tomllib.loads(files.read(path).decode())
+    except (ValueError, RecursionError) as error:  # also where it is no text at all
         raise UsageError(f"{path} is no TOML: {error}.") from None
     title = content.pop("title", "")
     name = content.pop("name", path.stem)

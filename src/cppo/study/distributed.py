@@ -8,17 +8,20 @@ under the same path, and the same version of this package on all of them.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cppo.errors import Unsaved, UsageError
+from cppo.runs.checkpoint import by_iteration, checkpoints_of
+from cppo.runs.options import Options
+from cppo.runs.run import is_open, record_failure
+from cppo.runs.start import Planned
 from cppo.study.definition import StudyRun
-from cppo.study.execute import Member, Options, run_members
-from cppo.study.groups import failure, is_finished, record_failure
-from cppo.train import checkpoints_of
-from cppo.types import UsageError
+from cppo.study.execute import run_members
 
 LOCAL = "local"
 FAILURES = 5  # of a task without a new checkpoint in between, after which it is given up
@@ -37,7 +40,7 @@ class Cluster:
         if not ray.is_initialized():
             how: dict[str, Any] = {} if address == LOCAL else {"address": address}
             try:
-                ray.init(logging_level="warning", log_to_driver=False, **how)
+                ray.init(logging_level=logging.WARNING, log_to_driver=False, **how)
             except ConnectionError as error:
                 raise UsageError(f"no Ray cluster at {address!r} ({error}); --ray local starts one here.") from None
         available = ray.cluster_resources().get("GPU", 0.0)
@@ -45,7 +48,7 @@ class Cluster:
 
     def __call__(
         self,
-        groups: Sequence[Sequence[Member]],
+        groups: Sequence[Sequence[Planned]],
         deadline: float | None,
         options: Options,
         stop: Callable[[], bool] | None = None,
@@ -74,6 +77,8 @@ class Cluster:
         try:
             self.ray.get(task)
         except self.ray.exceptions.RayTaskError as error:  # it would be raised again
+            if isinstance(error.cause, Unsaved):
+                raise error.cause from None
             return _apart(attempt.members, error.cause)
         except self.ray.exceptions.RayError as error:  # its process or its node is gone
             failures = 1 if _newest(attempt.members) > attempt.began else attempt.failures + 1
@@ -85,12 +90,12 @@ class Cluster:
 
 
 class _Attempt(NamedTuple):
-    members: Sequence[Member]
+    members: Sequence[Planned]
     began: list[str]  # newest checkpoints at its start
     failures: int = 0  # since the last checkpoint
 
 
-def _apart(members: Sequence[Member], error: BaseException) -> list[_Attempt]:
+def _apart(members: Sequence[Planned], error: BaseException) -> list[_Attempt]:
     """Each run of a lost group by itself, so that only the guilty one is recorded as failed."""
     if len(members) > 1:
         return [_Attempt([member], _newest([member])) for member in _left(members)]
@@ -99,14 +104,14 @@ def _apart(members: Sequence[Member], error: BaseException) -> list[_Attempt]:
     return []
 
 
-def _left(members: Sequence[Member]) -> list[Member]:
-    return [member for member in members if not is_finished(*member) and failure(member[1]) is None]
+def _left(members: Sequence[Planned]) -> list[Planned]:
+    return [member for member in members if is_open(*member)]
 
 
-def _newest(members: Sequence[Member]) -> list[str]:
+def _newest(members: Sequence[Planned]) -> list[str]:
     """Names of the newest checkpoints, which grow as the runs come further."""
-    files = [checkpoints_of(folder).glob("checkpoint-*.safetensors") for _, folder in members]
-    return [max((path.name for path in found), default="") for found in files]
+    files = [by_iteration(checkpoints_of(folder)) for _, folder in members]
+    return [found[-1].name if found else "" for found in files]
 
 
 def _interrupted(stop: Callable[[], bool] | None, deadline: float | None) -> bool:

@@ -7,8 +7,6 @@ The study's folder holds ``study.json`` (what was asked for) and ``runs/ID`` (or
 from __future__ import annotations
 
 import dataclasses
-import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,55 +14,59 @@ from typing import Any
 
 import jax
 
-from cppo import log
-from cppo.plan import Plan
+from cppo import files
+from cppo.errors import Unsaved, UsageError
+from cppo.reports.folders import MANIFEST, MANIFEST_FORMAT, read_manifest
+from cppo.runs.engine import Stop, train_group
+from cppo.runs.folder import ERROR
+from cppo.runs.group import section_key, world_key
+from cppo.runs.options import Options
+from cppo.runs.run import failure, is_finished, is_open, record_failure
+from cppo.runs.sealed import write_sealed
+from cppo.runs.signals import Heeded
+from cppo.runs.start import Planned
 from cppo.study.definition import Study, StudyRun
-from cppo.study.groups import ERROR, Stop, failure, is_finished, record_failure, train_group
-from cppo.study.lockstep import section_key, world_key
-from cppo.train import stop_on_interrupt
-from cppo.types import UsageError
 
-MANIFEST = "study.json"
-FORMAT = 1
-Member = tuple[Plan, Path]
 LANES = 4  # on a CPU, where a few small networks stay in its caches (docs/studies.md has the figures)
 
 
 @dataclass(frozen=True)
-class Options:
+class StudyOptions(Options):
     """How to run a study; nothing here changes a result beyond rounding."""
 
-    budget: float | None = None  # seconds; then stop at a checkpoint
     lockstep: bool | None = None  # all algorithms of one environment in one batch of worlds; None: on a GPU only
     lanes: int = 0  # most runs in a group; 0: ``LANES`` on a CPU, elsewhere no bound
     retry: bool = False  # try failed runs again
-    checkpoint_seconds: float = 30.0
     tensorboard: bool = False
-    show: bool | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rules:
+            raise UsageError("stop_when is for single runs: a study's runs are compared over the same steps.")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Progress:
     """Where a study stands: runs by id."""
 
     finished: list[StudyRun]
     unfinished: list[StudyRun]
     failed: list[tuple[StudyRun, str]]
+    signal: int | None = None  # that stopped it
 
 
 def execute(
     study: Study,
     folder: Path,
-    options: Options | None = None,
+    options: StudyOptions | None = None,
     spread: Callable[..., None] | None = None,
     whole: Study | None = None,
-) -> Outcome:
+) -> Progress:
     """Run what is left of ``study`` in ``folder``. ``spread`` runs groups elsewhere (``cppo.study.distributed``).
 
     ``whole`` is the study of which this is a part: earlier runs that it does not ask for (any more) leave the manifest.
     """
-    options = options or Options()
-    deadline = None if options.budget is None else time.time() + options.budget
+    options = options or StudyOptions()
     runs = study.runs()
     refused = _refused(runs)
     if runs and len(refused) == len(runs):
@@ -81,50 +83,43 @@ def execute(
         for run in possible:
             (run_folder(folder, run) / ERROR).unlink(missing_ok=True)  # it goes on from its last checkpoint
     groups = list(pending(possible, folder, options))
-    with stop_on_interrupt() as interrupted:
+    with Heeded(busy=True) as signals:
 
         def stop() -> bool:
-            return interrupted.is_set() or (deadline is not None and time.time() >= deadline)
+            return signals.asked() or options.late()
 
         if spread is not None:
-            spread(groups, deadline, options, stop)
+            spread(groups, options.deadline, options, stop)
         else:
             for number, members in enumerate(groups):
                 if stop():
                     break
                 run_members(members, stop, options, f"group {number + 1} of {len(groups)}: ")
-    return outcome(folder, runs)
+    return dataclasses.replace(progress(folder, runs), signal=signals.number)
 
 
-def run_members(members: Sequence[Member], stop: Stop, options: Options, prefix: str = "") -> None:
+def run_members(members: Sequence[Planned], stop: Stop, options: Options, prefix: str = "") -> None:
     """Train a group; where it fails as a whole, each of its runs alone, so that only the guilty one is lost."""
-    how: dict[str, Any] = dict(
-        checkpoint_seconds=options.checkpoint_seconds, tensorboard=options.tensorboard, show=options.show
-    )
     try:
-        train_group(members, stop, title=prefix + describe(members), **how)
+        train_group(members, options, stop, prefix)
+    except Unsaved:
+        raise  # nor could the next
     except Exception as error:
         if len(members) == 1:
             record_failure(members[0][1], error)
             return
         for member in members:
-            if not stop() and not is_finished(*member) and failure(member[1]) is None:
+            if not stop() and is_open(*member):
                 run_members([member], stop, options, prefix)
 
 
-def describe(members: Sequence[Member]) -> str:
-    """A title for people: ``cppo on PointCircle``."""
-    algorithms = list(dict.fromkeys(plan.algo for plan, _ in members))
-    return f"{', '.join(algorithms)} on {members[0][0].env}"
-
-
-def pending(runs: Sequence[StudyRun], folder: Path, options: Options) -> Iterator[list[Member]]:
+def pending(runs: Sequence[StudyRun], folder: Path, options: StudyOptions) -> Iterator[list[Planned]]:
     """Groups of runs still to be trained, in the study's order.
 
     Groups follow from the study alone, not from how far it has come, so that a run always has the same company, but for
     runs that failed.
     """
-    grouped: dict[Any, dict[str, Member]] = {}
+    grouped: dict[Any, dict[str, Planned]] = {}
     for run in runs:
         plan = run.plan
         together = plan.backend == "warp" if options.lockstep is None else options.lockstep
@@ -136,12 +131,12 @@ def pending(runs: Sequence[StudyRun], folder: Path, options: Options) -> Iterato
         size = options.lanes or (LANES if on_cpu else len(members))
         for first in range(0, len(members), size):
             part = members[first : first + size]
-            left = [member for member in part if not is_finished(*member) and failure(member[1]) is None]
+            left = [member for member in part if is_open(*member)]
             if left:
                 yield left
 
 
-def outcome(folder: Path, runs: Sequence[StudyRun]) -> Outcome:
+def progress(folder: Path, runs: Sequence[StudyRun]) -> Progress:
     refused = _refused(runs)
     finished, unfinished, failed = [], [], list(refused)
     for run in runs:
@@ -155,11 +150,11 @@ def outcome(folder: Path, runs: Sequence[StudyRun]) -> Outcome:
             failed.append((run, problem))
         else:
             unfinished.append(run)
-    return Outcome(finished, unfinished, failed)
+    return Progress(finished, unfinished, failed)
 
 
 def run_folder(folder: Path, run: StudyRun) -> Path:
-    return folder / "runs" / run.id
+    return files.unlinked(files.unlinked(folder / "runs") / run.id)
 
 
 def write_manifest(
@@ -193,19 +188,9 @@ def write_manifest(
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise UsageError(f"{folder} is a file; choose another --out, a folder.") from None
-    content = {"format": FORMAT, "name": study.name, "title": study.title, "runs": list(entries.values())}
-    log.write_json(folder / MANIFEST, content)
+    content = {"format": MANIFEST_FORMAT, "name": study.name, "title": study.title, "runs": list(entries.values())}
+    write_sealed(folder / MANIFEST, content)
     return sum(key not in entries or entries[key]["id"] != entry["id"] for key, entry in had.items())
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What was asked of the study in ``folder``."""
-    content = log.read_json(folder / MANIFEST)
-    if content.get("format") != FORMAT or "runs" not in content:
-        raise UsageError(
-            f"{folder / MANIFEST} is no list of a study's runs; move the folder away, or restore the file."
-        )
-    return content
 
 
 def _asks_for(study: Study, entry: dict[str, Any]) -> bool:
@@ -240,19 +225,3 @@ def _refused(runs: Sequence[StudyRun]) -> list[tuple[StudyRun, str]]:
         except UsageError as error:
             found.append((run, str(error)))
     return found
-
-
-def seconds_of(text: str) -> float:
-    """``25m``, ``1h30m``, ``90s`` or ``90`` in seconds.
-
-    >>> seconds_of("1h30m")
-    5400.0
-    """
-    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
-    if not match or not any(match.groups()):
-        raise UsageError(f"--budget {text!r}: write for example 25m, 1h30m or 90s.")
-    hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return 3600 * hours + 60 * minutes + seconds
-
-
-__all__ = ["ERROR", "Options", "Outcome", "execute", "pending", "run_members", "seconds_of"]

@@ -8,6 +8,7 @@ Everything is kept in one folder, so that a search goes on where it was stopped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cppo import algos, log
-from cppo import plan as plans
+from cppo import algos, files
 from cppo.envs import VectorEnv
+from cppo.errors import reason_of
+from cppo.runs.metrics import cost_columns, place
+from cppo.runs.plan import Plan, make_plan
+from cppo.runs.sealed import write_json
+from cppo.runs.training import train
 from cppo.settings import read
-from cppo.train import train
 from cppo.types import TrainingError, UsageError
 
 JOURNAL = "study.journal"
@@ -119,16 +123,9 @@ def tune(
     if trials < 1:
         raise UsageError(f"trials is {trials}; it must be at least 1.")
     fixed = dict(settings or {})
-    plan = plans.make(algo, env, seeds=seeds, seed=seed, steps=steps, cost_limit=cost_limit, settings=fixed)
+    plan = make_plan(algo, env, seeds=seeds, seed=seed, steps=steps, cost_limit=cost_limit, settings=fixed)
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
-    study = optuna.create_study(
-        storage=optuna.storages.JournalStorage(backend),
-        study_name=f"{plan.algo} on {plan.env}",
-        direction="maximize",
-        load_if_exists=True,
-    )
+    study = _search_in(folder, optuna, f"{plan.algo} on {plan.env}")
     done = len(_finished(study))
     study.sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)  # minds constraints that are set
     whole = {field.name for field in algos.get(algo).settings.__dataclass_fields__.values() if str(field.type) == "int"}
@@ -142,7 +139,7 @@ def tune(
             steps=plan.steps,
             seeds=seeds,
             seed=seed,
-            out=folder / f"trial-{trial.number:04d}",
+            out=files.unlinked(folder / f"trial-{trial.number:04d}"),
             cost_limit=tuple(plan.cost_limits.values()),
             settings=fixed | chosen,
             overwrite=True,
@@ -156,26 +153,38 @@ def tune(
             raise optuna.TrialPruned("no episode ended")
         return float(earned)
 
-    def tell(study: Any, trial: Any) -> None:
-        if show:
-            print(f"trial {trial.number}: {_line(_as_trial(trial))}", flush=True)
-
     if show and done:
         print(f"{done} trials are done already in {folder}; going on.")
-    study.optimize(objective, n_trials=max(0, trials - done), callbacks=[tell], catch=(TrainingError,))
+    study.optimize(objective, n_trials=max(0, trials - done), callbacks=[_tell] if show else [], catch=(TrainingError,))
     ranked = rank([_as_trial(trial) for trial in study.trials])
     if ranked:
         best = ranked[0]
-        log.write_json(folder / BEST, best._asdict() | {"set": set_line(best)})
+        write_json(folder / BEST, best._asdict() | {"set": set_line(best)})
     return ranked
+
+
+def _search_in(folder: Path, optuna: Any, name: str) -> Any:
+    """The search kept in ``folder``, begun where there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / JOURNAL
+    os.close(files.open_end(path))  # Optuna writes at the end of whatever has its name
+    try:
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+        return optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
+    except Exception as error:  # its lines are read with assertions and worse
+        raise UsageError(f"{path} is damaged ({reason_of(error)}); move it away to search anew.") from None
+
+
+def _tell(study: Any, trial: Any) -> None:
+    print(f"trial {trial.number}: {_line(_as_trial(trial))}", flush=True)
 
 
 class _GiveUp:
     """A callback that ends a trial which cannot become feasible."""
 
-    def __init__(self, plan: plans.Plan, trial: Any, stop: type[Exception]):
+    def __init__(self, plan: Plan, trial: Any, stop: type[Exception]):
         self._plan, self._trial, self._stop = plan, trial, stop
-        self._columns = log.cost_columns(plan.cost_limits)
+        self._columns = cost_columns(plan.cost_limits)
         self._costs: dict[str, list[float]] = {name: [] for name in plan.cost_limits}
 
     def __call__(self, rows: list[dict[str, Any]]) -> None:
@@ -191,10 +200,13 @@ class _GiveUp:
 
 def rank(trials: list[Trial]) -> list[Trial]:
     """Feasible trials by return, then the others by how little they broke their limits; failed ones are left out."""
-    known = [trial for trial in trials if trial.violation is not None]
-    feasible = [trial for trial in known if trial.violation <= 0 and trial.earned is not None]  # type: ignore[operator]
-    others = [trial for trial in known if trial not in feasible]
-    return sorted(feasible, key=lambda t: -(t.earned or 0.0)) + sorted(others, key=lambda t: t.violation or 0.0)
+    known = [(trial, trial.violation) for trial in trials if trial.violation is not None]
+
+    def key(one: tuple[Trial, float]) -> tuple[bool, float]:
+        trial, over = one
+        return place(over <= 0 and trial.earned is not None, trial.earned or 0.0, over)
+
+    return [trial for trial, _ in sorted(known, key=key)]
 
 
 def set_line(trial: Trial) -> str:
@@ -214,7 +226,7 @@ def _violation(rows: list[dict[str, Any]]) -> float:
     for row in rows:
         costs, limits = (x if isinstance(x, dict) else {"": x} for x in (row["final_cost"], row["cost_limit"]))
         for name, limit in limits.items():
-            cost = costs.get(name)
+            cost = None if "error" in row else costs.get(name)
             worst = max(worst, 1e6 if cost is None else (cost - limit) / (limit or 1.0))
     return float(worst)
 

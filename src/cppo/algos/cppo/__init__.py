@@ -1,31 +1,33 @@
 """Constrained Proximal Policy Optimization (Xuan et al. 2023): an E-step by geometry, an M-step by tracking.
 
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
-``maths/estep.py``), and moves the network towards it (M-step, ``maths/tracking.py``). Once a limit is exceeded,
-recovery updates take over until the cost has fallen below a lower mark (``maths/switch.py``). Four additions of ours,
-all settings: the batches just before the newest (``maths/reuse.py``), a limit moved against the average miss so far and
-budgets found by feedback (``maths/steering.py``), and budgets corrected by how far predictions came true
-(``maths/calibrate.py``).
+``estep``), and moves the network towards it (M-step, ``tracking``). Once a limit is exceeded, recovery updates take
+over until the cost has fallen below a lower mark (``switch``). How far cost must fall, or may rise, is a rule passed
+in (``budgets``). Three additions of ours, all settings: the batches just before the newest (``reuse``), a limit moved
+against the average miss so far (``steering``), and budgets corrected by how far predictions came true (``calibrate``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from cppo.algos.common import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
-from cppo.maths import adam, calibrate, costs, estep, reuse, steering, switch, tracking
+from cppo.algos.cppo import budgets, calibrate, estep, reuse, steering, tracking
+from cppo.algos.on_policy import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
+from cppo.maths import adam, switch
 from cppo.maths.advantages import centred
 from cppo.networks import Networks
 from cppo.settings import setting, settings
 from cppo.types import Batch, Episodes, Key, Metrics, PyTree
 
-KL_TO_VARIANCE = 2 * jnp.log(2.0) - 1  # appendix E: Var(v) = δ/(2 ln 2 − 1) keeps E[v log v] ≥ δ while v < 2
+KL_TO_VARIANCE = 2 * math.log(2.0) - 1  # appendix E: Var(v) = δ/(2 ln 2 − 1) keeps E[v log v] ≥ δ while v < 2
 
 RATE_GROWTH = 1.5  # of a reduced learning rate from one iteration to the next
 
@@ -38,7 +40,6 @@ class CPPOSettings(OnPolicy):
     policy_rate: float = setting(3e-4, "Learning rate of the M-step (the paper: 1e-4).", above=0.0)
     epochs: int = setting(40, "Most passes over the batch in an M-step.", at_least=1)
     minibatches: int = setting(8, "Minibatches to a pass in the M-step.", at_least=1)
-    keep_scale: bool = setting(True, "Carry Adam's second moment from one M-step to the next.")
     tracking: str = setting(
         "l2", "How the M-step follows v: least E[(v − r)²], or kl, least KL(q‖π_θ).", choices=tuple(tracking.LOSSES)
     )
@@ -59,16 +60,22 @@ class CPPOSettings(OnPolicy):
         below=1.0,
     )
     aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
+    budgets: str = setting(
+        "printed",
+        "What updates ask of costs: printed (d − J_c, as in the paper), feedback, or shares (algos/cppo/budgets.py).",
+        choices=tuple(budgets.RULES),
+    )
     feedback: float = setting(
-        0.0,
-        "Find budgets by feedback: how fast misses of the limit add up (0: budgets d − J_c, as in the paper).",
-        at_least=0.0,
+        0.0, "With budgets=feedback: how fast misses of the limit add up to pressure.", at_least=0.0
     )
     tilt: float = setting(
-        0.95, "With feedback: most of an update's reach in cost that is asked for.", above=0.0, at_most=1.0
+        0.95,
+        "With feedback or shares: most of an update's reach in cost that is asked for.",
+        above=0.0,
+        at_most=1.0,
     )
     steering: float = setting(
-        0.0, "Move the limit steered at by this many times the average miss (maths/steering.py).", at_least=0.0
+        0.0, "Move the limit steered at by this many times the average miss (algos/cppo/steering.py).", at_least=0.0
     )
     calibrate: bool = setting(True, "Divide the budget by how much more cost changed than predicted so far.")
     waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
@@ -88,6 +95,14 @@ class Extra(NamedTuple):
     rate_scale: Float[Array, ""]  # of the M-step's learning rate, found by backing off
     calibration: calibrate.Calibration
     past: reuse.Past
+
+
+def upgraded(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as an earlier version saved them, in today's names."""
+    if "budgets" in saved:
+        return dict(saved)
+    kept = {name: value for name, value in saved.items() if name != "keep_scale"}
+    return kept | {"budgets": "feedback" if saved.get("feedback", 0.0) > 0 else "printed"}
 
 
 def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
@@ -120,26 +135,19 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     def mean_kl(params: PyTree) -> Array:
         return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(before, data.obs))
 
-    # E-step: the best ratios, at several radii so that a recovery path can stay within its budget on the way.
-    most = reach(settings, data.cost_adv)
-    now, limit, budget = steer(settings, agent.extra, batch.episodes, most)
-    shares = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
-    shares = jnp.where(jnp.any(now.recovering), shares, 1.0)
-    solve = jax.vmap(lambda var: estep.solve(data.adv, data.cost_adv, budget, var, now.recovering, settings.exact))
-    solved = solve(shares**2 * settings.kl / KL_TO_VARIANCE)
+    now, asked, limit = steer(settings, agent.extra, batch.episodes, data.cost_adv)
+    solved = targets(settings, asked, data, now.recovering)  # E-step: the best ratios, at growing radii
     target = jax.tree.map(lambda x: x[-1], solved)
 
-    # M-step: the network follows the ratios up to the trust region.
-    memory = adam.forget_direction(agent.extra.memory) if settings.keep_scale else adam.init(agent.policy)
-    tracked = tracking.track(
+    tracked = tracking.track(  # M-step: the network follows the ratios up to the trust region
         log_prob,
         mean_kl,
         agent.policy,
-        memory,
+        adam.forget_direction(agent.extra.memory),
         solved.ratios,
         data.cost_adv,
         now.recovering,
-        track_key,
+        key=track_key,
         kl_limit=settings.kl,
         rate=settings.policy_rate,
         beta=settings.beta,
@@ -159,57 +167,54 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
         rate_scale=jnp.minimum(1.0, RATE_GROWTH * tracked.scale),
         past=past,
     )
-    metrics = _geometry(target, batch.episodes.length) | {
-        "recovering": now.recovering,
-        "kl": tracked.kl,
-        "kl_limit": jnp.asarray(settings.kl),
-        "epochs": tracked.epochs,
-        "rate_scale": tracked.scale,
-        "tracking_error": _distance(tracked.ratios, target.ratios) / _distance(target.ratios, 1.0),
+    metrics = _geometry(target, batch.episodes.length) | _movement(settings, target, tracked)
+    metrics |= _costs(agent.extra, now, asked, target) | {
+        "steered_limit": limit,
         "predicted_reward_change": data.adv @ change,
         "predicted_cost_change": predicted,
-        "previous_predicted_cost_change": agent.extra.last_predicted,
-        "realised_cost_change": now.last_cost - agent.extra.last_cost,
-        "steered_limit": limit,
-        "calibration": calibrate.factor(now.calibration),
-        "watched_cost": now.watched,
-        "pressure": now.pressure,
-        "tilt": -target.cost_change / (most + 1e-20),
     }
     agent = agent._replace(policy=tracked.params, extra=extra)
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
     return observe(agent, batch), metrics | critic_metrics
 
 
-def reach(settings: CPPOSettings, cost_adv: Array) -> Float[Array, " constraint"]:
-    """The largest fall of each cost that an update can promise, in the unit of d': R‖A_c‖/N, less what v ≥ 0 takes."""
-    variance = settings.kl / KL_TO_VARIANCE
-    flee = lambda adv: estep.solve(-adv, jnp.zeros_like(adv), 0.0, variance, exact=settings.exact)  # noqa: E731
-    return jax.vmap(lambda adv: flee(adv).reward_change)(cost_adv)
-
-
-def steer(settings: CPPOSettings, extra: Extra, episodes: Episodes, most: Array) -> tuple[Extra, Array, Array]:
-    """What the batch's J_c means: whether to recover, the limit to steer at, and the budget d' of the E-step, which
-    feedback counts in shares of ``most``."""
+def steer(
+    settings: CPPOSettings, extra: Extra, episodes: Episodes, cost_adv: Float[Array, "constraint n"]
+) -> tuple[Extra, budgets.Asked, Array]:
+    """What the batch's J_c means: whether to recover, what to ask of the E-step, and the limit steered at."""
     wanted = settings.aim * jnp.asarray(settings.cost_limit)
     average = steering.observe(extra.average, episodes.cost)
     limit = steering.limit(wanted, average, settings.steering)
     watched = switch.watch(extra.watched, episodes.cost, settings.switch_memory)
+    recovering = switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery
     calibration = calibrate.observe(extra.calibration, extra.last_predicted, episodes.cost - extra.last_cost)
-    budget = costs.budget(limit, episodes, settings.cost_discount, settings.cost_unit)
-    budget = budget / calibrate.factor(calibration) if settings.calibrate else budget
-    missed = steering.miss(watched, wanted)
-    pressure = steering.pressure(extra.pressure, missed, settings.feedback, settings.tilt)
-    found = -steering.asked(pressure, missed, settings.tilt) * most
+    correction = calibrate.factor(calibration) if settings.calibrate else jnp.ones_like(watched)
+    variance = settings.kl / KL_TO_VARIANCE
+    situation = budgets.Situation(episodes, limit, watched, recovering, cost_adv, variance, correction, extra.pressure)
+    knobs = budgets.Knobs(settings.feedback, settings.tilt, settings.cost_discount, settings.cost_unit, settings.exact)
+    asked = budgets.RULES[settings.budgets](situation, knobs)
     now = extra._replace(
-        recovering=switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery,
+        recovering=recovering,
         watched=watched,
         average=average,
-        pressure=pressure,
+        pressure=asked.pressure,
         last_cost=episodes.cost,
         calibration=calibration,
     )
-    return now, limit, jnp.where(settings.feedback > 0, found, budget)
+    return now, asked, limit
+
+
+def targets(
+    settings: CPPOSettings, asked: budgets.Asked, data: Prepared, recovering: Bool[Array, " constraint"]
+) -> estep.EStep:
+    """The E-step at ``waypoints`` radii, so that the way of a recovery update stays within its budget, too."""
+    parts = jnp.arange(1, settings.waypoints + 1) / settings.waypoints
+    parts = jnp.where(jnp.any(recovering), parts, 1.0)
+
+    def solve(variance: Array) -> estep.EStep:
+        return estep.solve(data.adv, data.cost_adv, asked.budget, variance, asked.recovery, settings.exact)
+
+    return jax.vmap(solve)(parts**2 * settings.kl / KL_TO_VARIANCE)
 
 
 def samples(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batch) -> tuple[Prepared, reuse.Past]:
@@ -243,6 +248,30 @@ def _geometry(target: estep.EStep, length: Array) -> Metrics:
         "estep_repairs": target.repairs,
         "target_reward_change": length * target.reward_change,
         "target_cost_change": length * target.cost_change,
+    }
+
+
+def _movement(settings: CPPOSettings, target: estep.EStep, tracked: tracking.Tracked) -> Metrics:
+    """How far the M-step went, and how near to the target."""
+    return {
+        "kl": tracked.kl,
+        "kl_limit": jnp.asarray(settings.kl),
+        "epochs": tracked.epochs,
+        "rate_scale": tracked.scale,
+        "tracking_error": _distance(tracked.ratios, target.ratios) / _distance(target.ratios, 1.0),
+    }
+
+
+def _costs(before: Extra, now: Extra, asked: budgets.Asked, target: estep.EStep) -> Metrics:
+    """What was known of costs, and asked of them."""
+    tilt: Metrics = {} if asked.reach is None else {"tilt": -target.cost_change / (asked.reach + 1e-20)}
+    return tilt | {
+        "recovering": now.recovering,
+        "watched_cost": now.watched,
+        "previous_predicted_cost_change": before.last_predicted,
+        "realised_cost_change": now.last_cost - before.last_cost,
+        "calibration": calibrate.factor(now.calibration),
+        "pressure": now.pressure,
     }
 
 

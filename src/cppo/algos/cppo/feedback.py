@@ -1,15 +1,8 @@
-"""The limit that an update steers at: moved against the average miss of recent iterations.
+"""Budgets found by feedback: integral control of the share of an update's reach that goes into cost.
 
-The switch reacts to a J_c of few episodes. Overshoots, recoveries and noise leave an average cost that lies above the
-limit for one seed and far below it for another. That bias is visible: with C the running average of J_c,
-
-    d_steer = d + k (d − C),    kept between LEAST d and MOST d,
-
-is integral control. A seed that spends too little gets room, one that spends too much loses it. k = 0 steers at d.
-
-**Budgets by feedback.** The paper's budget d − J_c trusts the batch: a promise of −5 is taken to bring −5. On
+The paper's budget d − J_c trusts the batch: a promise of −5 is taken to bring −5. On
 Safety Gym's tasks 30,000 samples promise a fall of 34 where other batches of the same policy see half a unit
-(benchmarks/confirmed.py), and J_c is known to ± 6. What holds the cost at its limit there is no promise that could be
+(scripts/confirmed.py), and J_c is known to ± 6. What holds the cost at its limit there is no promise that could be
 computed, but one that can be found. With *reach* the largest fall in cost that an update can promise, and
 
     miss = (J_c − d)/d,    cut at 0.5,    J_c averaged (``switch_memory``), d steered at (``aim``),
@@ -31,34 +24,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-MEMORY = 0.95  # share of the past that one iteration keeps: an average over about 20
-LEAST, MOST = 0.7, 1.2
 FAR = 0.5  # largest miss that is added up
 DAMPING = 1.5  # share of the reach for each unit of relative miss
 NEAR = 0.2  # largest miss that counts for it: J_c of 30 episodes misses by as much by chance
-
-
-def start(limit: Float[Array, " constraint"]) -> Float[Array, " constraint"]:
-    """The average before anything was seen: no bias."""
-    return limit
-
-
-def observe(average: Float[Array, " constraint"], cost: Float[Array, " constraint"]) -> Float[Array, " constraint"]:
-    """Take one iteration's J_c into the running average."""
-    return MEMORY * average + (1 - MEMORY) * cost
-
-
-def limit(
-    wanted: Float[Array, " constraint"], average: Float[Array, " constraint"], strength: Float[Array, ""] | float
-) -> Float[Array, " constraint"]:
-    """d_steer from the wanted limit d.
-
-    >>> limit(jnp.array([5.0]), jnp.array([4.5]), 1.0).tolist()
-    [5.5]
-    >>> limit(jnp.array([5.0]), jnp.array([9.0]), 1.0).tolist()
-    [3.5]
-    """
-    return jnp.clip(wanted + strength * (wanted - average), LEAST * wanted, MOST * wanted)
 
 
 def miss(cost: Float[Array, " constraint"], wanted: Float[Array, " constraint"]) -> Float[Array, " constraint"]:

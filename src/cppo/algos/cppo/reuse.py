@@ -30,11 +30,12 @@ class Past(NamedTuple):
 
 def nothing(networks: Networks, settings: Any) -> Past:
     spec, worlds = networks.spec, settings.num_envs
-    shape = (settings.reuse - 1, settings.batch_size // worlds, worlds)
+    shape = (settings.reuse - 1, settings.batch_size // (worlds * settings.hold), worlds)
     obs, number, flag = jnp.zeros((*shape, *spec.obs_shape)), jnp.zeros(shape), jnp.zeros(shape, bool)
     action = jnp.zeros((*shape, *spec.action.shape), jnp.float32 if isinstance(spec.action, Box) else jnp.int32)
     cost = jnp.zeros((*shape, spec.num_costs))
-    batch = Batch(obs, action, obs, number, cost, flag, flag, number, None)  # type: ignore[arg-type]
+    # Of the past, means over episodes are not kept.
+    batch = Batch(obs, action, obs, number, cost, flag, flag, number, None)  # pyright: ignore[reportArgumentType]
     return Past(batch, number, jnp.asarray(False))
 
 

@@ -100,6 +100,19 @@ def waypoint(targets: Float[Array, "k n"], covered: Float[Array, ""]) -> Float[A
     return targets[jnp.clip(jnp.floor(covered * count).astype(jnp.int32) + (count > 1), 0, count - 1)]
 
 
+def after_epoch(loop: _Loop, params: PyTree, memory: adam.Memory, kl: Array, kl_limit: Array | float) -> _Loop:
+    """What an epoch leaves that ended at ``params``; one that left the trust region is undone and the rate reduced."""
+    inside = kl <= kl_limit  # False for NaN, too
+    keep = lambda new, old: jnp.where(inside, new, old)  # noqa: E731
+    return _Loop(
+        jax.tree.map(keep, params, loop.params),
+        jax.tree.map(keep, memory, adam.forget_direction(loop.memory)),
+        keep(kl, loop.kl),
+        keep(loop.scale, loop.scale * BACK_OFF),
+        loop.epoch + 1,
+    )
+
+
 def track(
     log_prob: Callable[[PyTree, Array], Array],
     mean_kl: Callable[[PyTree], Array],
@@ -108,8 +121,8 @@ def track(
     targets: Float[Array, "k n"],
     cost_adv: Float[Array, "m n"],
     violated: Bool[Array, " m"],
-    key: Key,
     *,
+    key: Key,
     kl_limit: Array | float,
     rate: Array | float,
     beta: Array | float,
@@ -145,16 +158,7 @@ def track(
 
         order = minibatch.shuffled(jax.random.fold_in(key, loop.epoch), samples, minibatches)
         (moved, memory), _ = jax.lax.scan(one_minibatch, (loop.params, loop.memory), order)
-        kl = mean_kl(moved)
-        inside = kl <= kl_limit  # False for NaN, too
-        keep = lambda new, old: jnp.where(inside, new, old)  # noqa: E731
-        return _Loop(
-            jax.tree.map(keep, moved, loop.params),
-            jax.tree.map(keep, memory, adam.forget_direction(loop.memory)),
-            keep(kl, loop.kl),
-            keep(loop.scale, loop.scale * BACK_OFF),
-            loop.epoch + 1,
-        )
+        return after_epoch(loop, moved, memory, mean_kl(moved), kl_limit)
 
     def go_on(loop: _Loop) -> Array:
         return (loop.epoch < epochs) & (loop.kl < ENOUGH * kl_limit)

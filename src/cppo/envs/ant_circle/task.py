@@ -13,17 +13,27 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
-from cppo.envs.arrays import Array, Key
+from cppo.envs.mujoco.arrays import Array, Key
+from cppo.types import Box, EnvSpec
 
 RADIUS = 10.0  # m
 LINE = 3.0  # m, |x| beyond it costs 1 a step
 HEIGHTS = (0.2, 1.0)  # m, the torso is upright between them
-POSITIONS, VELOCITIES = 15, 14
+POSITIONS, VELOCITIES, ACTUATORS = 15, 14, 8
 SUBSTEPS = 5
 TIMESTEP = 0.01  # s
 DURATION = SUBSTEPS * TIMESTEP  # s
 TORSO_HEIGHT = 0.75  # m
 POSITION_NOISE, VELOCITY_NOISE = 0.1, 0.1
+SPEC = EnvSpec(
+    name="AntCircle",
+    obs_shape=(POSITIONS + VELOCITIES,),
+    action=Box((-1.0,) * ACTUATORS, (1.0,) * ACTUATORS),
+    cost_names=("cost",),
+    cost_limits=(50.0,),
+    episode_length=500,
+    measures=("fallen",),
+)
 
 
 class Outcome(NamedTuple):

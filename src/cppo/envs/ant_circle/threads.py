@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -9,22 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from cppo.envs.arrays import Array, Key, finite_or_zero
-from cppo.envs.checks import checked_actions, checked_double, checked_keys
-from cppo.envs.physics.ant import AntStep, AntThreads
-from cppo.envs.precision import double_on_cpu
-from cppo.envs.tasks import ant_circle
-from cppo.types import Box, EnvSpec, Step, as_numpy
-
-ACTUATORS = 8
-SPEC = EnvSpec(
-    "AntCircle",
-    (ant_circle.POSITIONS + ant_circle.VELOCITIES,),
-    Box((-1.0,) * ACTUATORS, (1.0,) * ACTUATORS),
-    ("cost",),
-    (50.0,),
-    500,
-)
+from cppo.envs.ant_circle import task as ant_circle
+from cppo.envs.ant_circle.physics import ant_stepper
+from cppo.envs.ant_circle.task import ACTUATORS, SPEC, SUBSTEPS
+from cppo.envs.mujoco.arrays import Array, Key, finite_or_zero
+from cppo.envs.mujoco.checks import checked_actions, checked_double, checked_keys
+from cppo.envs.mujoco.precision import double_on_cpu
+from cppo.envs.mujoco.stepping import Stepped
+from cppo.envs.mujoco.threads import Threads, Trajectory
+from cppo.types import Step, as_numpy
 
 
 class AntCircleState(NamedTuple):
@@ -48,7 +42,7 @@ class AntCircleEnv:
 
     def __init__(self, num_envs: int, threads: int | None = None):
         self.num_envs = num_envs
-        self.threads = AntThreads(threads)
+        self.threads = ant_stepper(threads)
         self._finish = jax.jit(self._finish_step)
         self._begin = jax.jit(self._begin_episodes)
 
@@ -69,13 +63,14 @@ class AntCircleEnv:
         after = jax.tree.map(lambda new, old: _select(ended, new, old), fresh, after)
         return after, step._replace(obs=_select(ended, fresh_obs, step.obs))
 
-    def _finish_step(self, state: AntCircleState, moved: AntStep) -> tuple[AntCircleState, Step, Bool[Array, " world"]]:
+    def _finish_step(self, state: AntCircleState, moved: Stepped) -> tuple[AntCircleState, Step, Bool[Array, " world"]]:
         age = state.age + 1
-        outcome = ant_circle.advance(state.torso, moved.torso, moved.qpos, moved.qvel)
+        outcome = ant_circle.advance(state.torso, moved.seen, moved.qpos, moved.qvel)
         truncated = (age >= SPEC.episode_length) & ~outcome.terminated
         obs, reward = (finite_or_zero(x.astype(jnp.float32)) for x in (outcome.obs, outcome.reward))
-        step = Step(obs, obs, reward, outcome.cost.astype(jnp.float32), outcome.terminated, truncated)
-        after = AntCircleState(moved.qpos, moved.qvel, moved.warm, moved.torso, state.key, age)
+        fallen = outcome.terminated[:, None].astype(jnp.float32)
+        step = Step(obs, obs, reward, outcome.cost.astype(jnp.float32), outcome.terminated, truncated, None, fallen)
+        after = AntCircleState(moved.qpos, moved.qvel, moved.warm, moved.seen, state.key, age)
         return after, step, outcome.terminated | truncated
 
     def _begin_episodes(self, keys: Key) -> tuple[AntCircleState, Array]:
@@ -84,6 +79,12 @@ class AntCircleEnv:
         age = jnp.zeros(len(keys), jnp.int32)
         state = AntCircleState(qpos, qvel, jnp.zeros_like(qvel), qpos[:, :2], next_keys, age)
         return state, ant_circle.observe(qpos, qvel).astype(jnp.float32)
+
+
+def bare(env: AntCircleEnv) -> Callable[[AntCircleState, np.ndarray], Trajectory]:
+    """The model alone, rolled from an environment's states."""
+    threads = Threads(env.threads.model)
+    return lambda s, a: threads.roll(s.qpos, s.qvel, s.warm, a.astype(np.float64), SUBSTEPS)
 
 
 def _select(mask: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:

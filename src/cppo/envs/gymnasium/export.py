@@ -1,6 +1,6 @@
 """All environments as ordinary Gymnasium environments.
 
-    import gymnasium, cppo.envs.gym_export
+    import gymnasium, cppo.envs.gymnasium.export
     env = gymnasium.make("cppo/PointGoal1-v0", render_mode="rgb_array")     # info["cost"] holds the step's cost
     envs = gymnasium.make_vec("cppo/PointGoal1-v0", num_envs=64)            # batched, one call for all worlds
 
@@ -17,8 +17,7 @@ import jax
 import numpy as np
 
 from cppo import envs
-from cppo.envs.tasks.scenes import SCENES
-from cppo.types import BatchedEnv, Box, Discrete, EnvSpec, Step, UsageError
+from cppo.types import Box, Discrete, EnvSpec, Step, UsageError
 
 try:
     import gymnasium
@@ -46,31 +45,6 @@ def costs_of(spec: EnvSpec, step: Step, world: int) -> dict[str, float]:
     return {"cost": float(np.max(step.cost[world]))} | (costs if len(costs) > 1 else {})
 
 
-def functions_of(env: BatchedEnv) -> tuple[Any, Any]:
-    """``init`` and ``advance``, compiled where the environment is written in JAX, with NumPy results."""
-    if not env.jittable:
-        return env.init, env.advance
-    init, advance = jax.jit(env.init), jax.jit(env.advance)
-
-    def step(state: Any, actions: np.ndarray) -> tuple[Any, Step]:
-        state, seen = advance(state, actions)
-        return state, Step(*(np.asarray(part) for part in seen))
-
-    return init, step
-
-
-def checked(spec: EnvSpec, actions: Any, worlds: int) -> np.ndarray:
-    """Actions of ``worlds`` worlds, after checking their shape and finiteness."""
-    found = np.asarray(actions)
-    wanted = (worlds, *spec.action.shape)
-    if found.shape != wanted:
-        one = "" if worlds > 1 else f" (one world: give shape {spec.action.shape})"
-        raise UsageError(f"actions have shape {found.shape}; {spec.name} needs {wanted}{one}")
-    if not np.isfinite(found).all():
-        raise UsageError("actions contain NaN or infinity: a policy that gives them has diverged")
-    return found
-
-
 class GymEnv(gymnasium.Env):
     """One world."""
 
@@ -79,14 +53,10 @@ class GymEnv(gymnasium.Env):
     def __init__(
         self, name: str, render_mode: str | None = None, six_tuple: bool = False, width: int = 480, height: int = 480
     ):
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UsageError(f"render_mode is {render_mode!r}, expected None or 'rgb_array'")
-        self.name, self.render_mode, self.six_tuple = name, render_mode, six_tuple
+        self.name, self.render_mode, self.six_tuple = name, _checked(render_mode), six_tuple
         self._size = width, height
-        self._env: Any = _build(name, 1)
-        self._init, self._advance = functions_of(self._env)
-        self.observation_space, self.action_space = spaces_of(self._env.spec)
-        self._state: Any = None
+        self.worlds = _make(name, 1)
+        self.observation_space, self.action_space = spaces_of(self.worlds.spec)
         self._seen: Any = None  # state and observation before an autoreset, for the picture
         self._picture: Any = None
 
@@ -94,16 +64,14 @@ class GymEnv(gymnasium.Env):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        self._state, obs = self._init(self.np_random.integers(0, 2**32, (1, 2), np.uint32))
-        self._seen = self._state, np.asarray(obs[0])
+        obs = self.worlds.start(self.np_random.integers(0, 2**32, (1, 2), np.uint32))
+        self._seen = self.worlds.state, obs[0]
         return np.array(obs[0]), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, ...]:
-        if self._state is None:
-            raise UsageError("call reset() before the first step")
-        self._state, step = self._advance(self._state, checked(self._env.spec, np.asarray(action)[None], 1))
-        self._seen = self._state, step.obs[0]
-        info = costs_of(self._env.spec, step, 0)
+        step = self.worlds.step(np.asarray(action)[None])
+        self._seen = self.worlds.state, step.obs[0]
+        info = costs_of(self.worlds.spec, step, 0)
         reward, ends = float(step.reward[0]), (bool(step.terminated[0]), bool(step.truncated[0]))
         middle = (reward, info["cost"]) if self.six_tuple else (reward,)
         return np.array(step.final_obs[0]), *middle, *ends, info
@@ -112,17 +80,8 @@ class GymEnv(gymnasium.Env):
         if self.render_mode is None:
             return None
         if self._picture is None:
-            self._picture = self._camera()
+            self._picture = _camera(self.name, *self._size)
         return self._picture.draw(*self._seen)
-
-    def _camera(self) -> Any:
-        if self._env.backend == "jax":
-            from cppo.video import camera_of  # refuses what has no picture
-
-            return camera_of(self.name, "top")
-        from cppo.envs.rendering import Picture  # loads OpenGL
-
-        return Picture(SCENES.get(self.name), *self._size)
 
     def close(self) -> None:
         if hasattr(self._picture, "close"):
@@ -131,40 +90,68 @@ class GymEnv(gymnasium.Env):
 
 
 class GymVectorEnv(VectorEnv):
-    """W worlds in one batch. A world that ends is reset in the same step; ``info["final_obs"]`` keeps its last view."""
+    """W worlds in one batch. A world that ends is reset in the same step; ``info["final_obs"]`` keeps its last view.
 
-    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+    ``render`` gives a picture of each world.
+    """
 
-    def __init__(self, name: str, num_envs: int = 1):
-        self._env: Any = _build(name, num_envs)
-        self._init, self._advance = functions_of(self._env)
-        self.num_envs = num_envs
-        self.single_observation_space, self.single_action_space = spaces_of(self._env.spec)
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30, "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(
+        self, name: str, num_envs: int = 1, render_mode: str | None = None, width: int = 480, height: int = 480
+    ):
+        self.name, self.render_mode, self._size = name, _checked(render_mode), (width, height)
+        self.worlds, self.num_envs = _make(name, num_envs), num_envs
+        self._obs: Any = None
+        self._picture: Any = None
+        self.single_observation_space, self.single_action_space = spaces_of(self.worlds.spec)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._state: Any = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        self._state, obs = self._init(self.np_random.integers(0, 2**32, (self.num_envs, 2), np.uint32))
-        return np.array(obs), {}
+        self._obs = self.worlds.start(self.np_random.integers(0, 2**32, (self.num_envs, 2), np.uint32))
+        return np.array(self._obs), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        if self._state is None:
-            raise UsageError("call reset() before the first step")
-        self._state, step = self._advance(self._state, checked(self._env.spec, actions, self.num_envs))
+        step, spec = self.worlds.step(actions), self.worlds.spec
         ended = step.terminated | step.truncated
         info = {"cost": np.asarray(step.cost).max(1), "final_obs": np.array(step.final_obs), "_final_obs": ended}
-        if self._env.spec.num_costs > 1:
-            info |= {f"cost_{name}": np.array(step.cost[:, i]) for i, name in enumerate(self._env.spec.cost_names)}
+        if spec.num_costs > 1:
+            info |= {f"cost_{name}": np.array(step.cost[:, i]) for i, name in enumerate(spec.cost_names)}
+        self._obs = step.obs
         return np.array(step.obs), np.array(step.reward), np.array(step.terminated), np.array(step.truncated), info
 
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        if self.render_mode is None:
+            return None
+        if self._picture is None:
+            self._picture = _camera(self.name, *self._size)
+        one = lambda world: jax.tree.map(lambda leaf: leaf[world : world + 1], self.worlds.state)  # noqa: E731
+        return tuple(np.array(self._picture.draw(one(i), self._obs[i])) for i in range(self.num_envs))
 
-def _build(name: str, num_envs: int) -> BatchedEnv:
+    def close_extras(self, **options: Any) -> None:
+        if hasattr(self._picture, "close"):
+            self._picture.close()
+        self._picture = None
+
+
+def _checked(render_mode: str | None) -> str | None:
+    if render_mode not in (None, "rgb_array"):
+        raise UsageError(f"render_mode is {render_mode!r}, expected None or 'rgb_array'")
+    return render_mode
+
+
+def _camera(name: str, width: int, height: int) -> Any:
+    view = envs.view(name)  # refuses what has no picture
+    return view.picture(width, height) if view.picture else view.above(min(width, height))
+
+
+def _make(name: str, num_envs: int) -> envs.VectorEnv:
     """On the CPU, whatever else is installed: what Gymnasium hands over and takes back lives there."""
-    return envs.build(name, num_envs, "jax" if "jax" in envs.backends(name) else "threads")
+    return envs.make(name, num_envs, envs.backends(name)[-1])
 
 
 def register() -> None:
@@ -172,8 +159,8 @@ def register() -> None:
     for name in envs.names():
         gymnasium.register(
             id=f"cppo/{name}-v0",
-            entry_point="cppo.envs.gym_export:GymEnv",
-            vector_entry_point="cppo.envs.gym_export:GymVectorEnv",
+            entry_point="cppo.envs.gymnasium.export:GymEnv",
+            vector_entry_point="cppo.envs.gymnasium.export:GymVectorEnv",
             kwargs={"name": name},
         )
 

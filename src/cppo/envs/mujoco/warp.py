@@ -9,6 +9,10 @@ compiled program, on its stream: XLA calls back into Python, which enqueues a co
 nobody waits. The graph touches Warp's own arrays alone, so it does not matter where XLA puts its buffers, and XLA is
 told not to record the call into graphs of its own (Warp's contains loops, which a graph within a graph may not).
 
+An environment's step has three parts: ``inputs`` (jittable), the physics (one CUDA graph) and ``finish`` (jittable). A
+collector joins many whole steps, policy and records included, in one compiled program (``call``); ``advance`` makes a
+single one (``run``). Nothing waits for a value on the host, except in ``attend`` every ``REFILL`` steps.
+
 Without a GPU the same code runs on Warp's CPU device, slowly: that is for tests.
 """
 
@@ -18,18 +22,29 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from cppo.envs.arrays import Array
+from cppo.envs.mujoco.arrays import Array
 from cppo.types import UsageError
 
+if TYPE_CHECKING:
+    import mujoco
+
+REFILL = 100  # steps between two looks from the host; an episode without a mishap lasts 1,000, so one spare is enough
 INSTALL = "install it with: pip install 'cppo[gpu]'"
+
+
+class Bodies(NamedTuple):
+    """Physics state of W worlds."""
+
+    qpos: Float[Array, "world qpos"]
+    qvel: Float[Array, "world qvel"]
+    warm: Float[Array, "world qvel"]
 
 
 class Moved(NamedTuple):
@@ -185,3 +200,39 @@ def _columns(tables: list[Any]) -> list[tuple[Any, slice]]:
     """Each table with its columns in the one that joins them."""
     ends = np.cumsum([0, *(table.shape[1] for table in tables)])
     return [(table, slice(int(a), int(b))) for table, a, b in zip(tables, ends[:-1], ends[1:], strict=True)]
+
+
+class Watch:
+    """Asks every ``REFILL`` steps whether contacts overflowed, and says so whenever twice as many worlds have."""
+
+    def __init__(self, name: str, physics: WarpPhysics):
+        self.name, self.physics = name, physics
+        self.steps = self.reported = 0
+
+    def due(self, steps: int) -> bool:
+        before, self.steps = self.steps, self.steps + steps
+        return before // REFILL != self.steps // REFILL
+
+    def look(self, qpos: Array) -> None:
+        jax.block_until_ready(qpos)  # the step that read Warp's arrays is over
+        overflown = int((self.physics.data.overflow.numpy() != 0).sum())
+        if overflown > 2 * self.reported:
+            self.reported = overflown
+            print(
+                f"warning: {self.name}: {overflown} worlds had more contacts than fit ({self.physics.room}); "
+                "their physics dropped some. Please report the scene and the policy."
+            )
+
+
+def checked_shape(actions: Array, num_envs: int, size: int) -> Array:
+    if actions.shape != (num_envs, size):
+        raise UsageError(
+            f"actions have shape {actions.shape}, expected {(num_envs, size)}: one row of {size} numbers "
+            f"for each of the {num_envs} worlds"
+        )
+    return actions
+
+
+def select(mask: Bool[Array, " world"], new: Array, old: Array) -> Array:
+    """``new`` where the mask holds, leaf by leaf, always as new arrays."""
+    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (b.ndim - 1)), a, b), new, old)

@@ -1,6 +1,7 @@
 """Random layouts: rejection sampling of object positions with keepouts, reproducible from one key per world.
 
-Objects are placed in safety-gymnasium's order: robot, goal, hazards, pillars, free objects (vases, then the box).
+Objects are placed in safety-gymnasium's order: robot, buttons, goal, hazards, pillars, free objects (vases, box,
+gremlins).
 Each gets up to 100 uniform draws; it may not come nearer to a placed object than the sum of the two keepouts. An
 object that finds no place discards the layout, and the world starts again, up to 10,000 times. The goal is then
 drawn anew against the finished layout, as it is whenever it is reached: only its first place shaped the others.
@@ -16,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from cppo.envs.arrays import Array, Key
-from cppo.envs.tasks.scenes import Scene
+from cppo.envs.mujoco.arrays import Array, Key
+from cppo.envs.safety_gym.scenes import Scene
 
 DRAWS_PER_OBJECT = 100
 LAYOUTS = 10_000
@@ -32,23 +33,36 @@ class Layout(NamedTuple):
 
     robot: Float[Array, "*world 2"]
     robot_yaw: Float[Array, "*world"]
+    buttons: Float[Array, "*world button 2"]
     hazards: Float[Array, "*world hazard 2"]
     pillars: Float[Array, "*world pillar 2"]
     objects: Float[Array, "*world object 2"]
     object_yaw: Float[Array, "*world object"]
 
 
+class Asked(NamedTuple):
+    """Worlds, and which of them want a goal."""
+
+    keys: Key
+    numbers: Int[Array, " world"]  # tell the goals of one key apart
+    others: Float[Array, "world other 2"]  # robot, hazards, pillars and free objects, in order: a goal is clear of them
+    wanted: Bool[Array, " world"]
+
+
 def keepouts(scene: Scene) -> np.ndarray:
-    """Keepout radii of robot, goal, hazards, pillars, vases and box, in the order of placement.
+    """Keepout radii of robot, buttons, goal, hazards, pillars, vases, box, gremlins, in the order of placement.
 
     Circle has no goal; to keep the order it places one that takes no room and is never seen.
     """
     return np.array(
-        [scene.robot_keepout, 0.0 if scene.task == "circle" else scene.goal_keepout]
+        [scene.robot_keepout]
+        + [scene.button_keepout] * scene.buttons
+        + [0.0 if scene.task == "circle" else scene.goal_keepout]
         + [scene.hazard_keepout] * scene.hazards
         + [scene.pillar_keepout] * scene.pillars
         + [scene.vase_keepout] * scene.vases
         + [scene.box_keepout] * (scene.task == "push")
+        + [scene.gremlin_keepout] * scene.gremlins
     )
 
 
@@ -72,10 +86,9 @@ def _layout(scene: Scene, key: Key, dtype: jnp.dtype) -> Layout:
     nowhere = jnp.zeros((count, 2), dtype), jnp.zeros(1 + scene.free_objects, dtype)
     _, placed, (positions, yaws) = jax.lax.while_loop(unplaced, try_again, (0, jnp.zeros((), bool), nowhere))
     positions = jnp.where(placed, positions, jnp.nan)  # a scene too crowded to build must not pass for a layout
-    hazards, pillars = 2 + scene.hazards, 2 + scene.hazards + scene.pillars
-    return Layout(
-        positions[0], yaws[0], positions[2:hazards], positions[hazards:pillars], positions[pillars:], yaws[1:]
-    )
+    ends = np.cumsum([1, scene.buttons, 1, scene.hazards, scene.pillars])
+    _, buttons, _, hazards, pillars, objects = jnp.split(positions, ends)
+    return Layout(positions[0], yaws[0], buttons, hazards, pillars, objects, yaws[1:])
 
 
 def _try_layout(
@@ -110,18 +123,13 @@ def _first_free(
     return jnp.any(fits), draws[jnp.argmax(fits)]
 
 
-def sample_goals(
-    scene: Scene,
-    keys: Key,
-    numbers: Int[Array, " world"],
-    others: Float[Array, "world other 2"],
-    wanted: Bool[Array, " world"],
-) -> tuple[Float[Array, "world 2"], Bool[Array, " world"]]:
-    """A new goal for every wanted world, clear of robot, hazards, pillars and free objects (``others``, in order).
+def sample_goals(scene: Scene, asked: Asked) -> tuple[Float[Array, "world 2"], Bool[Array, " world"]]:
+    """A new goal for every world that wants one, and whether it was found within 10,000 tries, or was not wanted.
 
-    ``numbers`` tells the goals of one key apart. Returns positions and whether one was found within 10,000 tries;
-    worlds that want none count as found. A block of draws is made at a time, and only until every world has its goal.
+    A block of draws is made at a time, and only until every world has its goal.
     """
+
+    *places, wanted = asked
 
     def missing(carry):
         block, found, _ = carry
@@ -130,34 +138,29 @@ def sample_goals(
     def look(carry):
         block, found, goals = carry
         draw = partial(_first_goal, scene, blocks=block[None])
-        free, candidates = jax.vmap(draw)(keys, numbers, others)
+        free, candidates = jax.vmap(draw)(*places)
         goals = jnp.where((free & ~found)[:, None], candidates, goals)
         return block + 1, found | free, goals
 
-    start = (jnp.zeros((), jnp.int32), ~wanted, jnp.zeros((len(others), 2), others.dtype))
+    start = (jnp.zeros((), jnp.int32), ~wanted, jnp.zeros((len(wanted), 2), asked.others.dtype))
     _, found, goals = jax.lax.while_loop(missing, look, start)
     return goals, found
 
 
-def sample_goals_at_once(
-    scene: Scene,
-    keys: Key,
-    numbers: Int[Array, " world"],
-    others: Float[Array, "world other 2"],
-    wanted: Bool[Array, " world"],
-) -> tuple[Float[Array, "world 2"], Bool[Array, " world"]]:
+def sample_goals_at_once(scene: Scene, asked: Asked) -> tuple[Float[Array, "world 2"], Bool[Array, " world"]]:
     """The goals of ``sample_goals`` without a loop, whose every turn would make the host wait for a GPU.
 
     Every world makes the first 100 draws, and the first 16 worlds that still want a goal all 10,000. (100 draws fail in
     1 of 7 million layouts of PointGoal1 and in 1 of 70 of PointPush0, the most crowded.) Were there ever a 17th, it
     would count as not found.
     """
+    *places, wanted = asked
     early, late = (partial(_first_goal, scene, blocks=jnp.arange(blocks)) for blocks in (GOAL_EARLY, GOAL_BLOCKS))
-    free, goals = jax.vmap(early)(keys, numbers, others)
+    free, goals = jax.vmap(early)(*places)
     found = jnp.logical_or(free, ~wanted)
     missing, worlds = jnp.logical_not(found), len(found)
     (rows,) = jnp.nonzero(missing, size=min(GOAL_LATE, worlds), fill_value=worlds)  # row ``worlds`` is no world
-    free, candidates = jax.vmap(late)(*(jnp.take(x, rows, axis=0, mode="clip") for x in (keys, numbers, others)))
+    free, candidates = jax.vmap(late)(*(jnp.take(x, rows, axis=0, mode="clip") for x in places))
     return goals.at[rows].set(candidates, mode="drop"), found.at[rows].set(free, mode="drop")
 
 

@@ -7,8 +7,8 @@ import itertools
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from cppo.envs.arrays import Array
-from cppo.envs.tasks.scenes import LIDAR_BINS, LIDAR_RANGE
+from cppo.envs.mujoco.arrays import Array
+from cppo.envs.safety_gym.scenes import LIDAR_BINS, LIDAR_RANGE
 
 
 def lidars(

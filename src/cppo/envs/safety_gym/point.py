@@ -23,11 +23,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from cppo.envs.arrays import Array
-from cppo.envs.tasks.navigation import Seen, Task, quaternion_matrix, start_direction
-from cppo.envs.tasks.scenes import PILLAR_RADIUS, POINT, VASE_HALF, Scene
+from cppo.envs.mujoco.arrays import Array
+from cppo.envs.safety_gym.navigation import Task
+from cppo.envs.safety_gym.robots import POINT
+from cppo.envs.safety_gym.scenes import PILLAR_RADIUS, SUBSTEPS, VASE_HALF, Scene
+from cppo.envs.safety_gym.seen import Seen, quaternion_matrix, start_direction
 
-SUBSTEPS = 10
 GRAVITY = 9.81  # m / s^2
 MAGNETIC = 0.5  # field strength along -y
 SPHERE_MASS = 4 / 3 * math.pi * 0.1**3  # kg, density 1

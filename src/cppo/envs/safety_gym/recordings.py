@@ -1,94 +1,96 @@
 """One environment step from every row of recorded transitions: what parity tests are built on.
 
-``cppo.envs.replay(name, transitions, backend)`` calls ``replay`` below; the module itself is callable, so that both
-spellings work.
-
-``transitions`` holds arrays named as in the recordings, one row a step. Safety Gym: qpos, qvel, warm, agent_xy0 and
-agent_rot0 (the robot body's compiled position and quaternion), goal, hazards, pillar (one, or several along an axis of
-their own), last_a, last_b, action, and goal_next, which is used where the goal is met. AntCircle: qpos, qvel, warm,
-xpos_prev, action. What a task does not have (Circle's goal) may hold anything.
+``transitions`` holds arrays named as in the recordings, one row a step: qpos, qvel, warm, agent_xy0 and agent_rot0 (the
+robot body's compiled position and quaternion), goal, hazards, pillar (one, or several along an axis of their own),
+last_a, last_b, action, for Button buttons, wanted, timer, gremlins and clock (``button.Pressing``) and wanted_next and
+timer_next, and goal_next, which is used where the goal is met. What a task does not have (Circle's goal)
+may hold anything.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from types import ModuleType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from cppo.envs.ant_circle import AntCircleEnv
-from cppo.envs.physics.models import navigation_model
-from cppo.envs.physics.warp import WarpPhysics
-from cppo.envs.precision import double_on_cpu
-from cppo.envs.safety_gym import SUBSTEPS, Physics, SafetyGymEnv, SafetyGymState, merge, state_of
-from cppo.envs.tasks import ant_circle, navigation
-from cppo.envs.tasks.navigation import Task
-from cppo.envs.tasks.scenes import SCENES, Scene
-from cppo.envs.warp_tasks import WarpAntCircle, room
+from cppo.envs.mujoco.precision import double_on_cpu
+from cppo.envs.mujoco.warp import WarpPhysics
+from cppo.envs.safety_gym import button, navigation
+from cppo.envs.safety_gym.button import Pressing
+from cppo.envs.safety_gym.models import navigation_model
+from cppo.envs.safety_gym.navigation import Task
+from cppo.envs.safety_gym.scenes import SUBSTEPS, Scene
+from cppo.envs.safety_gym.threads import Physics, SafetyGymEnv, SafetyGymState, merge, state_of
+from cppo.envs.safety_gym.warp import room
 from cppo.types import UsageError, as_numpy
 
 Transitions = Mapping[str, np.ndarray]
+Judged = tuple[Array, Array, Array, Array, Array]  # observation, reward, cost, whether the goal was met, the fall
 Stepper = Callable[[Scene, SafetyGymState, np.ndarray], tuple[Physics, np.ndarray]]
 
 
-def replay(
-    name: str, transitions: Transitions, backend: str = "threads", physics: str = "simulated"
-) -> dict[str, np.ndarray]:
-    """Step every row once; returns qpos_next, qvel_next, obs, reward, cost and goal_met.
-
-    ``cost`` has one number for each row, or (row, constraint) where the scene has several constraints.
-    ``physics="recorded"`` takes qpos_next and qvel_next from the transitions, so that only sensors and task are
-    computed. AntCircle returns xpos_next and terminated in place of goal_met.
-    """
-    if physics not in ("simulated", "recorded"):
-        raise UsageError(f"physics is {physics!r}, expected 'simulated' or 'recorded'")
-    if name == "AntCircle" and backend in ANT_STEPPERS:
-        return _replay_ant(transitions, physics, backend)
-    if name not in SCENES or backend not in STEPPERS:
-        known = ", ".join([*SCENES, "AntCircle"])
-        raise UsageError(f"no replay of {name!r} on {backend!r}: names are {known}; backends are {', '.join(STEPPERS)}")
-    _check(SCENES[name], transitions)
+def replay(scene: Scene, transitions: Transitions, backend: str, physics: str) -> dict[str, np.ndarray]:
+    """Step every row once; see ``cppo.envs.replay``. Returns goal_met and terminated, too."""
+    _check(scene, transitions)
     step = _recorded_step(transitions) if physics == "recorded" else STEPPERS[backend]
-    scene = SCENES[name]
     state = navigation_state(scene, transitions)
-    ctrl = np.clip(np.asarray(transitions["action"], np.float64), -1.0, 1.0)
+    ctrl = np.clip(np.asarray(transitions["action"], np.float64), scene.robot.low, scene.robot.high)
     after, sensors = step(scene, state, ctrl)
     goal_next = transitions["goal_next"][:, :2]
     with nullcontext() if backend == "warp" else double_on_cpu():  # outside, JAX computes in float32
-        judged = jax.jit(_judge, static_argnums=0)(scene, state.task, after.qpos, sensors, goal_next)
-    obs, reward, cost, met = (np.asarray(x) for x in judged)
+        if scene.buttons:
+            renewed = _renewed(transitions, state.task.pressing)
+            judged = jax.jit(_judge_button, static_argnums=0)(scene, state.task, after.qpos, sensors, renewed)
+        else:
+            judged = jax.jit(_judge, static_argnums=0)(scene, state.task, after.qpos, sensors, goal_next)
+    obs, reward, cost, met, fallen = (np.asarray(x) for x in judged)
     seen = {"qpos_next": np.asarray(after.qpos), "qvel_next": np.asarray(after.qvel)}
-    return seen | {"obs": obs, "reward": reward, "cost": cost, "goal_met": met}
+    return seen | {"obs": obs, "reward": reward, "cost": cost, "goal_met": met, "terminated": fallen}
 
 
 def _check(scene: Scene, transitions: Transitions) -> None:
     needed = ("qpos", "qvel", "warm", "agent_xy0", "agent_rot0", "goal", "hazards", "last_a", "last_b", "action")
-    missing = [key for key in (*needed, "pillar", "goal_next") if key not in transitions]
+    pressing = (*Pressing._fields, "wanted_next", "timer_next") if scene.buttons else ()
+    missing = [key for key in (*needed, "pillar", "goal_next", *pressing) if key not in transitions]
     if missing:
         raise UsageError(
             f"the transitions have no {', '.join(missing)}; {scene.name} needs them (see cppo.envs.replay)"
         )
     rows = len(transitions["qpos"])
-    for key, size in (("qpos", scene.qpos_size), ("qvel", scene.qvel_size), ("warm", scene.qvel_size), ("action", 2)):
+    sizes = {"qpos": scene.qpos_size, "qvel": scene.qvel_size, "warm": scene.qvel_size}
+    for key, size in (sizes | {"action": scene.robot.actuated}).items():
         if np.shape(transitions[key]) != (rows, size):
             raise UsageError(f"{key} has shape {np.shape(transitions[key])}; {scene.name} needs {(rows, size)}")
 
 
-def _judge(scene, task, qpos, sensors, goal_next):
+def _judge(scene: Scene, task: Task, qpos: Array, sensors: Array, goal_next: Array) -> Judged:
     seen = navigation.look(scene, task.start, qpos, sensors)
-    cost = navigation.costs(scene, task, seen)
+    cost, fallen = navigation.costs(scene, task, seen), navigation.fallen(scene, seen)
     cost = cost if cost.shape[1] > 1 else cost[:, 0]
     if scene.task == "circle":
-        reward = navigation.circle_reward(seen)
-        return navigation.observe(scene, task, seen), reward, cost, jnp.zeros(len(reward), bool)
+        reward = navigation.circle_reward(scene, seen)
+        return navigation.observe(scene, task, seen), reward, cost, jnp.zeros(len(reward), bool), fallen
     reward, met = navigation.reward_and_success(scene, task.last, navigation.distances(scene, task.goal, seen))
     obs = navigation.observe(scene, task._replace(goal=jnp.where(met[:, None], goal_next, task.goal)), seen)
-    return obs, reward, cost, met
+    return obs, reward, cost, met, fallen
+
+
+def _renewed(transitions: Transitions, pressing: Pressing) -> Pressing:
+    """The recorded choice of the next button."""
+    wanted, timer = (np.asarray(transitions[f"{key}_next"], np.int32) for key in ("wanted", "timer"))
+    return pressing._replace(wanted=wanted, timer=timer)
+
+
+def _judge_button(scene: Scene, task: Task, qpos: Array, sensors: Array, renewed: Pressing) -> Judged:
+    seen = navigation.look(scene, task.start, qpos, sensors)
+    keys, ages = jnp.zeros((len(qpos), 2), jnp.uint32), jnp.zeros(len(qpos), jnp.int32)
+    after, outcome = navigation.advance(scene, task, seen, keys, ages)
+    obs = navigation.observe(scene, after._replace(pressing=renewed, goal=button.wanted_place(renewed)), seen)
+    return obs, outcome.reward, outcome.cost[:, 0], outcome.goal_met, outcome.fallen
 
 
 def navigation_state(scene: Scene, transitions: Transitions) -> SafetyGymState:
@@ -101,11 +103,17 @@ def navigation_state(scene: Scene, transitions: Transitions) -> SafetyGymState:
         pillars=transitions["pillar"].reshape(rows, -1, 3)[:, : scene.pillars, :2],
         last=np.stack([transitions["last_a"], transitions["last_b"]], -1),
         start=np.concatenate([place, turn], -1),
+        pressing=_pressing(transitions) if scene.buttons else (),
     )
     with double_on_cpu():
         mocap = np.concatenate([np.reshape(part, (rows, -1)) for part in navigation.mocap(scene, task)], 1)
     physics = Physics(transitions["qpos"], transitions["qvel"], transitions["warm"], mocap)
     return state_of(scene, physics, task, np.zeros((rows, 2), np.uint32), np.zeros(rows, np.int32))
+
+
+def _pressing(transitions: Transitions) -> Pressing:
+    wanted, timer = (np.asarray(transitions[key], np.int32) for key in ("wanted", "timer"))
+    return Pressing(transitions["buttons"], wanted, timer, transitions["gremlins"], transitions["clock"])
 
 
 def _threads_step(scene: Scene, state: SafetyGymState, ctrl: np.ndarray) -> tuple[Physics, np.ndarray]:
@@ -131,45 +139,10 @@ def _recorded_step(transitions: Transitions) -> Stepper:
         env = SafetyGymEnv(scene, len(ctrl))
         qpos, qvel, warm = (np.asarray(transitions[key]) for key in ("qpos_next", "qvel_next", "warm"))
         control = np.concatenate([ctrl, state.physics.mocap], 1)
-        sensors = env.threads.roll(qpos, qvel, warm, control, 1).sensors[:, 0]
+        sensors = env.threads.seen(qpos, qvel, warm, control, 0).sensors
         return Physics(qpos, qvel, warm, state.physics.mocap), sensors
 
     return step
 
 
 STEPPERS: dict[str, Stepper] = {"threads": _threads_step, "warp": _warp_step}
-
-
-def _threads_ant(start: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    qpos, qvel, _, torso = AntCircleEnv(len(start[0])).threads.advance(*start)
-    return qpos, qvel, torso
-
-
-def _warp_ant(start: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    qpos, qvel, warm, ctrl = (jnp.asarray(x, jnp.float32) for x in start)
-    physics = WarpAntCircle(len(start[0])).physics
-    moved = as_numpy(physics.run("step", physics.pack(qpos, qvel, warm, ctrl)))
-    return moved.qpos, moved.qvel, moved.bodies[:, 3:5]
-
-
-ANT_STEPPERS = {"threads": _threads_ant, "warp": _warp_ant}
-
-
-def _replay_ant(transitions: Transitions, physics: str, backend: str) -> dict[str, np.ndarray]:
-    if physics == "recorded":
-        qpos, qvel, torso = (transitions[key] for key in ("qpos_next", "qvel_next", "xpos_next"))
-    else:
-        start = tuple(np.asarray(transitions[key], np.float64) for key in ("qpos", "qvel", "warm", "action"))
-        qpos, qvel, torso = ANT_STEPPERS[backend](start)
-    with nullcontext() if backend == "warp" else double_on_cpu():
-        outcome = as_numpy(ant_circle.advance(*(jnp.asarray(x) for x in (transitions["xpos_prev"], torso, qpos, qvel))))
-    seen = {"qpos_next": qpos, "qvel_next": qvel, "xpos_next": torso, "obs": outcome.obs}
-    return seen | {"reward": outcome.reward, "cost": outcome.cost[:, 0], "terminated": outcome.terminated}
-
-
-class _CallableModule(ModuleType):
-    def __call__(self, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
-        return replay(*arguments, **options)
-
-
-sys.modules[__name__].__class__ = _CallableModule

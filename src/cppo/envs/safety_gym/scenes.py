@@ -2,7 +2,7 @@
 
 Sizes are radii or half edges in metres; a keepout is the radius in metres around an object's centre that the layout
 sampler keeps free of other keepouts. The values are those of safety-gymnasium 1.0.0 (its task definitions
-``tasks/safe_navigation/{goal,push,circle}``; Goal and Push equal openai/safety-gym).
+``tasks/safe_navigation/{goal,push,circle,button}``; Goal and Push equal openai/safety-gym).
 
 ==========  ======  ===========================  =======================  ===========================
 level       square  objects                      charged here             charged in the original
@@ -16,6 +16,11 @@ Push2       ±2      box, 4 hazards, 4 pillars    hazards; pillars         hazar
 Circle0     -       circle of radius 1.5         nothing                  nothing
 Circle1     -       the same, walls x = ±1.125   beyond the walls         beyond the walls
 Circle2     -       the same, also y = ±1.125    beyond the walls         beyond the walls
+Button0     ±1      4 buttons                    nothing                  nothing
+Button1     ±1.5    4 buttons, 4 hazards, 4      hazards, gremlins,       the same
+                    gremlins                     buttons, as one cost
+Button2     ±1.8    4 buttons, 8 hazards, 6      the same                 the same
+                    gremlins
 ==========  ======  ===========================  =======================  ===========================
 
 Costs that a semicolon parts are constraints of their own, each with its limit; the original adds them up and asks
@@ -27,9 +32,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cppo.envs.safety_gym.robots import ROBOTS, Robot
+from cppo.types import Box, EnvSpec
+
+SUBSTEPS = 10  # physics steps of an environment step
 GOAL_SIZE = 0.3  # m, radius
 GOAL_HEIGHT = 0.16  # m, z of the goal's centre: it enters the 3-D distances of Push
-START_HEIGHT = 0.1  # m, both robots
 VASE_HALF = 0.1  # m
 VASE_HEIGHT = 0.1 - 4e-5  # m, the vase's centre at a reset
 PILLAR_RADIUS = 0.2  # m
@@ -39,25 +47,13 @@ LIDAR_RANGE = 3.0  # m
 ROBOT_KEEPOUT = 0.4  # m
 CIRCLE_RADIUS = 1.5  # m
 CIRCLE_START = 0.8  # m, robots start in [-0.8, 0.8]^2
+BUTTON_RADIUS = 0.1  # m, buttons are spheres on the floor
+BUTTON_MARK = 0.2  # m, radius of the disc that marks the button to press, in pictures
+BUTTON_DELAY = 10  # steps after a press in which no button is seen, and none is wrong
+GREMLIN_HALF = 0.1  # m, gremlins are boxes; at a reset they stand on the floor
+GREMLIN_HEIGHT = 0.2  # m, at which they are held while they move
+GREMLIN_TRAVEL = 0.35  # m, radius of their circles, one radian a second
 WALL = 1.125  # m, distance of Circle's walls from the origin
-
-
-@dataclass(frozen=True)
-class Robot:
-    """A robot's place in ``qpos`` and ``qvel``, and its time step."""
-
-    name: Literal["point", "car"]
-    positions: int  # entries of qpos
-    velocities: int  # entries of qvel
-    timestep: float  # s, one physics step; an environment step makes ten
-    sensors: int  # entries of the model's sensordata
-    observed: int  # sensor entries of the observation
-    box_half: float  # m, half edge of the push box that goes with this robot
-    box_density: float  # kg / m^3
-
-
-POINT = Robot("point", 3, 3, 0.002, 12, 12, 0.2, 0.001)
-CAR = Robot("car", 13, 11, 0.004, 19, 24, 0.125, 0.0005)
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ class Scene:
 
     name: str
     robot: Robot
-    task: Literal["goal", "push", "circle"]
+    task: Literal["goal", "push", "circle", "button"]
     half_extent: float  # m, objects are placed in [-half_extent, half_extent]^2
     hazards: int = 0
     hazard_size: float = 0.2
@@ -75,9 +71,14 @@ class Scene:
     vase_keepout: float = 0.15
     pillars: int = 0
     pillar_keepout: float = 0.3
+    buttons: int = 0
+    button_keepout: float = 0.2
+    gremlins: int = 0
+    gremlin_keepout: float = 0.4
     goal_keepout: float = 0.305
     robot_keepout: float = ROBOT_KEEPOUT
-    charged: tuple[str, ...] = ("hazards",)  # of: hazards, vases, pillars, walls; one constraint each
+    charged: tuple[str, ...] = ("hazards",)  # of: hazards, vases, pillars, walls, buttons, gremlins
+    joined: bool = False  # all that is charged is one constraint, else one each
     walls: int = 0  # 2: |x| is bounded, 4: |y| too
     lidar_range: float = LIDAR_RANGE  # m
     cost_limit: float = 25.0  # of each constraint
@@ -85,7 +86,7 @@ class Scene:
 
     @property
     def free_objects(self) -> int:
-        return self.vases + (self.task == "push")
+        return self.vases + (self.task == "push") + self.gremlins
 
     @property
     def box_keepout(self) -> float:
@@ -101,26 +102,47 @@ class Scene:
 
     @property
     def touch_sensors(self) -> int:
-        """Objects whose contact with the robot the model reports, because it is charged."""
-        return self.vases * ("vases" in self.charged) + self.pillars * ("pillars" in self.charged)
+        """Objects whose contact with the robot the model reports: what is charged for it, and every button."""
+        objects = self.vases * ("vases" in self.charged) + self.pillars * ("pillars" in self.charged)
+        return objects + self.buttons + self.gremlins
 
     @property
     def sensors(self) -> int:
         """Entries of the model's sensordata: the robot's, contacts of charged objects, velocities of charged vases."""
-        return self.robot.sensors + self.touch_sensors + 3 * self.vases * ("vases" in self.charged)
+        return self.robot.sensed + self.touch_sensors + 3 * self.vases * ("vases" in self.charged)
 
     @property
     def cost_names(self) -> tuple[str, ...]:
         """One name for each constraint; a lone one is called cost, and so is the nought of level 0."""
-        return self.charged if len(self.charged) > 1 else ("cost",)
+        return self.charged if len(self.charged) > 1 and not self.joined else ("cost",)
+
+    @property
+    def spec(self) -> EnvSpec:
+        """What a learner may know."""
+        box = Box(self.robot.low, self.robot.high)
+        limits = (self.cost_limit,) * len(self.cost_names)
+        names = self.cost_names
+        return EnvSpec(self.name, (self.obs_size,), box, names, limits, self.episode_length, measures=self.measures)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What an episode is asked for besides: goals reached in it, and whether the robot fell."""
+        return ("goals",) * (self.task != "circle") + ("fallen",) * (self.robot.fallen is not None)
 
     @property
     def lidars(self) -> tuple[str, ...]:
         """Groups that the lidar sees, in the order of the observation."""
         if self.task == "circle":
             return ("circle",)
-        present = {"goal": True, "hazards": self.hazards, "pillars": self.pillars, "vases": self.vases}
-        return tuple(name for name, count in present.items() if count) + (("box",) if self.task == "push" else ())
+        present = {
+            "buttons": self.buttons,
+            "goal": True,
+            "hazards": self.hazards,
+            "pillars": self.pillars,
+            "vases": self.vases,
+        }
+        moving = (("box",) if self.task == "push" else ()) + (("gremlins",) if self.gremlins else ())
+        return tuple(name for name, count in present.items() if count) + moving
 
     @property
     def obs_size(self) -> int:
@@ -155,6 +177,17 @@ def _circle(robot: Robot) -> list[Scene]:
     ]
 
 
+def _button(robot: Robot) -> list[Scene]:
+    name = f"{robot.name.capitalize()}Button"
+    common: dict[str, Any] = {"buttons": 4, "goal_keepout": 0.4, "joined": True}
+    charged = ("hazards", "buttons", "gremlins")
+    return [
+        Scene(f"{name}0", robot, "button", 1.0, charged=(), **common),
+        Scene(f"{name}1", robot, "button", 1.5, hazards=4, gremlins=4, charged=charged, **common),
+        Scene(f"{name}2", robot, "button", 1.8, hazards=8, gremlins=6, charged=charged, **common),
+    ]
+
+
 SCENES: dict[str, Scene] = {
-    scene.name: scene for make in (_goal, _push, _circle) for robot in (POINT, CAR) for scene in make(robot)
+    scene.name: scene for make in (_goal, _push, _circle, _button) for robot in ROBOTS for scene in make(robot)
 }

@@ -14,11 +14,10 @@ import mujoco
 import numpy as np
 from jaxtyping import Float
 
-from cppo.envs.physics.models import navigation_model
-from cppo.envs.tasks.scenes import Scene
+from cppo.envs.safety_gym.models import navigation_model
+from cppo.envs.safety_gym.scenes import SUBSTEPS, Scene
 
 STEPS = 45  # environment steps; at the end the speed is below 1e-13 m / s
-SUBSTEPS = 10
 # The solver stops at a tolerance; while the robot stands still that leaves noise of 1e-8 m / s in the objects.
 DRIVE = (1.0, 0.3)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cppo.run import Run
+from cppo import files
+from cppo.runs.run import Run
 from cppo.types import UsageError
 
 FORMATS = ("onnx", "stablehlo", "hub")
@@ -17,21 +18,23 @@ def export(
     *,
     seed: int | None = None,
     cost_critic: bool = False,
+    trust: bool = False,
 ) -> Path:
     """Write the policy of ``seed`` (default: the best one) and return where; see docs/take-it-along.md."""
-    run = run if isinstance(run, Run) else Run(run)
+    run = run if isinstance(run, Run) else Run(run, trust=trust)
     if format not in FORMATS:
         raise UsageError(f"format is {format!r}; it must be one of {', '.join(FORMATS)}.")
     if cost_critic and format != "onnx":
         raise UsageError("the cost critic is exported to ONNX only; leave out --cost-critic or use --format onnx.")
     if format == "onnx":
-        from cppo.export import onnx_file
+        from cppo.policies.export import onnx_file
 
-        return onnx_file.write(run.policy(seed), Path(out or run.folder / "policy.onnx"), cost_critic)
+        return onnx_file.write(run.policy(seed), Path(out or run.output("policy.onnx")), cost_critic)
     if format == "stablehlo":
-        from cppo.export import stablehlo
+        from cppo.policies.export import stablehlo
 
-        return stablehlo.write(run.policy(seed), Path(out or run.folder / "policy.stablehlo"))
-    from cppo.export import hub
+        return stablehlo.write(run.policy(seed), Path(out or run.output("policy.stablehlo")))
+    from cppo.policies.export import hub
 
-    return hub.write(run, Path(out or run.folder / "hub"))
+    place = run.output("hub")
+    return hub.write(run, Path(out) if out else files.subfolder(place.parent, place.name))

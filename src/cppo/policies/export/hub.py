@@ -1,23 +1,25 @@
 """A run as a folder for the Hugging Face Hub: model card, parameters, settings and metrics, no training state.
 
-``cppo.load`` opens such a folder like any run; ``push`` and ``pull`` move it, with the
-optional package huggingface_hub.
+``cppo.load`` opens such a folder like any run, also on the Hub (``runs/hub.py``).
 """
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from cppo import checkpoint, log
-from cppo import plan as plans
-from cppo.run import MODEL, Run
-from cppo.types import UsageError
+from cppo import files
+from cppo.runs import checkpoint
+from cppo.runs.checkpoint import MODEL
+from cppo.runs.hub import library
+from cppo.runs.metrics import METRICS
+from cppo.runs.plan import CONFIG
+from cppo.runs.run import Run
 
-COPIED = (plans.FILE, "versions.json", "summary.json", log.METRICS)
+COPIED = (CONFIG, "versions.json", "summary.json", METRICS)
 
 
 def write(run: Run, folder: Path) -> Path:
@@ -25,13 +27,20 @@ def write(run: Run, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in COPIED:
         if (run.folder / name).is_file():
-            shutil.copyfile(run.folder / name, folder / name)
+            files.write_atomically(folder / name, _content(run.folder / name))
     _, agents = run.agents
     source, iteration = run.parameters_file(), run.iteration()
     saved = checkpoint.save(folder, iteration, {"agent": jax.device_get(agents)}, {"source": source.name})
     saved.replace(folder / MODEL)
-    (folder / "README.md").write_text(card(run))
+    files.write_text(folder / "README.md", card(run))
     return folder
+
+
+def _content(path: Path) -> bytes:
+    """A file to be published. One that is a link may be anything of the user's, but for the Hub's own in its cache."""
+    if path.is_symlink() and path.resolve().parent != path.parent.resolve().parents[1] / "blobs":
+        files.unlinked(path)
+    return files.read(path, most=path.stat().st_size)
 
 
 def card(run: Run) -> str:
@@ -68,10 +77,15 @@ def card(run: Run) -> str:
         "action = run.act(obs)",
         "```",
         "",
+        *_of_hold(plan.settings.hold),
         "`config.json` holds every setting, `metrics.jsonl` the training curves, `versions.json` the software.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _of_hold(hold: int) -> list[str]:
+    return [f"Each action is to be held for {hold} steps of the environment.", ""] if hold > 1 else []
 
 
 def _model_index(run: Run, rows: list[dict[str, Any]]) -> list[str]:
@@ -97,28 +111,15 @@ def _model_index(run: Run, rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
+def _text(value: Mapping | float | None) -> str:
+    if isinstance(value, Mapping):
         return ", ".join(f"{name} {_text(x)}" for name, x in value.items())
     return "unknown" if value is None else f"{value:.2f}"
 
 
 def push(folder: Path, repository: str) -> str:
     """Upload an exported folder to ``user/name`` and return its address."""
-    api = _library().HfApi()
+    api = library().HfApi()
     api.create_repo(repository, exist_ok=True)
     api.upload_folder(repo_id=repository, folder_path=str(folder))
     return f"https://huggingface.co/{repository}"
-
-
-def pull(repository: str) -> Path:
-    """Download ``user/name`` (or find it in the cache) and return its folder."""
-    return Path(_library().snapshot_download(repository))
-
-
-def _library() -> Any:
-    try:
-        import huggingface_hub  # pyright: ignore[reportMissingImports]  (optional)
-    except ImportError:
-        raise UsageError("the Hugging Face Hub needs a package: pip install 'cppo[hub]'") from None
-    return huggingface_hub

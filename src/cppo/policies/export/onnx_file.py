@@ -8,23 +8,32 @@ Outputs  action                  the most likely action
          sampled_action          an action drawn by means of noise
          mean, log_std | logits  the distribution, in units where bounds are ±1
          cost_value (n, m)       by request: expected discounted future cost of each constraint
+Metadata env, action, costs; hold: steps of the environment that each action is given for
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
-from cppo.encoders import CNN
+from cppo import files
 from cppo.maths import distributions, normalise
-from cppo.networks import scale_action
-from cppo.run import Policy
+from cppo.networks import Body, GaussianHead, Head, scale_action
+from cppo.networks.encoders import CNN
+from cppo.runs.run import Policy
 from cppo.types import Box, Discrete, MultiDiscrete, UsageError
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto, ValueInfoProto
+
+Output = tuple[int, tuple[int, ...]]  # kind of number, shape of one
 
 OPSET, IR = 17, 8  # read by every runtime since 2022
 TOLERANCE = 1e-5
@@ -34,10 +43,10 @@ class Graph:
     """Nodes and constants of an ONNX graph under construction; values are named by strings."""
 
     def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
 
-    def constant(self, name: str, value: Any, dtype: Any = np.float32) -> str:
+    def constant(self, name: str, value: ArrayLike, dtype: DTypeLike = np.float32) -> str:
         from onnx import numpy_helper
 
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
@@ -75,10 +84,11 @@ def write(policy: Policy, path: Path, cost_critic: bool = False) -> Path:
     model = helper.make_model(
         made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="cppo", doc_string=__doc__
     )
-    helper.set_model_props(model, {"env": spec.name, "action": str(spec.action), "costs": json.dumps(spec.cost_names)})
+    about = {"env": spec.name, "action": str(spec.action), "costs": json.dumps(spec.cost_names)}
+    helper.set_model_props(model, about | {"hold": str(policy.hold)})
     onnx.checker.check_model(model)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(model.SerializeToString())
+    files.write_atomically(path, model.SerializeToString())
     check(policy, path, cost_critic)
     return path
 
@@ -94,7 +104,7 @@ def _normalised(graph: Graph, policy: Policy, name: str, floor: float, wanted: b
     return graph.add("Clip", scaled, low, high)
 
 
-def _body(graph: Graph, name: str, body: Any, x: str, more: str | None) -> str:
+def _body(graph: Graph, name: str, body: Body, x: str, more: str | None) -> str:
     """An encoder and its layers."""
     if isinstance(body.encoder, CNN):
         x = _cnn(graph, name, body.encoder, x)
@@ -106,13 +116,13 @@ def _body(graph: Graph, name: str, body: Any, x: str, more: str | None) -> str:
     x = x if more is None else graph.add("Concat", x, more, axis=1)
     for index, layer in enumerate(body.layers):
         weight = graph.constant(f"{name}_weight_{index}", layer.weight)
-        x = graph.add("Gemm", x, weight, graph.constant(f"{name}_bias_{index}", layer.bias), transB=1)
+        x = graph.add("Gemm", x, weight, graph.constant(f"{name}_bias_{index}", np.asarray(layer.bias)), transB=1)
         if index < len(body.layers) - 1:
             x = _activation(graph, body.activation, x)
     return x
 
 
-def _activation(graph: Graph, function: Any, x: str) -> str:
+def _activation(graph: Graph, function: Callable, x: str) -> str:
     from cppo.networks import ACTIVATIONS
 
     name = next(name for name, known in ACTIVATIONS.items() if known is function)
@@ -131,7 +141,7 @@ def _cnn(graph: Graph, name: str, cnn: CNN, x: str) -> str:
     return x
 
 
-def _head(graph: Graph, policy: Policy, module: Any, out: str, inputs: list[Any]) -> dict[str, Any]:
+def _head(graph: Graph, policy: Policy, module: Head, out: str, inputs: list[ValueInfoProto]) -> dict[str, Output]:
     """Actions and the distribution's parameters; adds the optional input ``noise``."""
     from onnx import TensorProto, helper
 
@@ -142,6 +152,7 @@ def _head(graph: Graph, policy: Policy, module: Any, out: str, inputs: list[Any]
         return graph.constant("noise", np.full((1, *shape), value))
 
     if isinstance(action, Box):
+        assert isinstance(module, GaussianHead)
         graph.add("Identity", out, out="mean")
         log_std = graph.constant("log_std_values", np.asarray(module.log_std)[None])
         rows = graph.add("Mul", out, graph.constant("zero", 0.0))
@@ -178,7 +189,7 @@ def _to_env(graph: Graph, action: Box, value: str, name: str) -> None:
     graph.add("Add", grown, graph.constant(f"{name}_low", low[None]), out=name)
 
 
-def _cost_values(graph: Graph, policy: Policy, inputs: list[Any]) -> Any:
+def _cost_values(graph: Graph, policy: Policy, inputs: list[ValueInfoProto]) -> Output:
     from onnx import TensorProto, helper
 
     if hasattr(policy.agent.cost_value, "target"):
@@ -188,7 +199,7 @@ def _cost_values(graph: Graph, policy: Policy, inputs: list[Any]) -> Any:
     more = None
     if networks.more_inputs:
         inputs.append(helper.make_tensor_value_info("age", TensorProto.FLOAT, ["n"]))
-        length = float(policy.spec.episode_length)
+        length = float(policy.spec.episode_length * policy.hold)
         share = graph.add("Mul", "age", graph.constant("age_scale", 2.0 / length))
         column = graph.add("Unsqueeze", share, graph.constant("last_axis", [1], np.int64))
         more = graph.add("Sub", column, graph.constant("age_one", 1.0))
@@ -219,7 +230,7 @@ def check(policy: Policy, path: Path, cost_critic: bool = False) -> float | None
     fed: dict[str, np.ndarray] = {"obs": obs}
     names = {entry.name for entry in session.get_inputs()}
     if "age" in names:
-        fed["age"] = rng.integers(0, spec.episode_length, 64).astype(np.float32)
+        fed["age"] = rng.integers(0, spec.episode_length * policy.hold, 64).astype(np.float32)
     ours = _our_outputs(policy, obs, fed, rng, cost_critic)
     theirs = dict(zip(ours, session.run(list(ours), fed), strict=True))
     worst = 0.0
@@ -231,25 +242,28 @@ def check(policy: Policy, path: Path, cost_critic: bool = False) -> float | None
     return worst
 
 
-def _our_outputs(policy: Policy, obs: np.ndarray, fed: dict[str, np.ndarray], rng: Any, cost_critic: bool) -> Any:
+def _our_outputs(
+    policy: Policy, obs: np.ndarray, fed: dict[str, np.ndarray], rng: np.random.Generator, cost_critic: bool
+) -> dict[str, np.ndarray]:
     """What the file should give; draws the noise that it is fed."""
     spec, agent, settings = policy.spec, policy.agent, policy.settings
     seen = normalise.policy_view(settings, agent, jnp.asarray(obs))
-    spread: Any = jax.vmap(lambda o: policy.networks.policy(agent.policy, o))(seen)
+    spread = jax.vmap(lambda o: policy.networks.policy(agent.policy, o))(seen)
     ours = {"action": policy.act(obs)}
-    if isinstance(spec.action, Box):
+    if isinstance(spread, distributions.Gaussian):
         fed["noise"] = rng.standard_normal(spread.mean.shape).astype(np.float32)
         drawn = spread.mean + np.exp(spread.log_std) * fed["noise"]
         ours |= {"sampled_action": scale_action(spec, drawn), "mean": spread.mean, "log_std": spread.log_std}
     else:
+        assert isinstance(spread, distributions.Categorical | distributions.FactorisedCategorical)
         fed["noise"] = rng.uniform(0.01, 0.99, spread.logits.shape).astype(np.float32)
         drawn = np.argmax(spread.logits - np.log(-np.log(fed["noise"])), axis=-1)
         ours |= {"sampled_action": drawn, "logits": spread.logits}
     if cost_critic:
-        view = normalise.apply(agent.normaliser, obs, settings.critic_floor).reshape(len(obs), -1)
+        view = normalise.apply(agent.normaliser, jnp.asarray(obs), settings.critic_floor).reshape(len(obs), -1)
         if "age" in fed:
-            share = 2.0 * fed["age"] / spec.episode_length - 1.0
-            view = np.concatenate([view, share[:, None]], axis=1)
+            share = 2.0 * fed["age"] / (spec.episode_length * policy.hold) - 1.0
+            view = jnp.concatenate([view, share[:, None]], axis=1)
         value = jax.vmap(jax.vmap(policy.networks.value, in_axes=(None, 0)), in_axes=(0, None))
         ours["cost_value"] = np.asarray(value(agent.cost_value.params, view)).T
     return {name: np.asarray(value) for name, value in ours.items()}

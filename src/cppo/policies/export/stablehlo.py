@@ -1,7 +1,8 @@
 """A policy as StableHLO through ``jax.export``: read with ``jax.export.deserialize(bytes).call(obs)``, or by any XLA.
 
 ``NAME.stablehlo`` gives the most likely actions of a batch of any size; ``NAME-sampled.stablehlo`` takes two 32-bit
-numbers as a seed after the observations; ``NAME.mlir`` is the first one as text.
+numbers as a seed after the observations; ``NAME.mlir`` is the first one as text, and says for how many steps of the
+environment an action is to be held.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import jax.numpy as jnp
 from jax import export
 from jaxtyping import Array
 
-from cppo.algos import common
+from cppo import files
+from cppo.algos import on_policy as common
 from cppo.networks import scale_action
-from cppo.run import Policy
+from cppo.runs.run import Policy
 
 PLATFORMS = ("cpu", "cuda")
 
@@ -35,7 +37,8 @@ def write(policy: Policy, path: Path) -> Path:
     first = export.export(jax.jit(most_likely), platforms=PLATFORMS)(obs)
     second = export.export(jax.jit(sampled), platforms=PLATFORMS)(obs, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(first.serialize())
-    path.with_name(f"{path.stem}-sampled{path.suffix}").write_bytes(second.serialize())
-    path.with_suffix(".mlir").write_text(first.mlir_module())
+    files.write_atomically(path, first.serialize())
+    files.write_atomically(path.with_name(f"{path.stem}-sampled{path.suffix}"), second.serialize())
+    held = f"// each action is to be held for {policy.hold} steps of the environment\n" if policy.hold > 1 else ""
+    files.write_text(path.with_suffix(".mlir"), held + first.mlir_module())
     return path

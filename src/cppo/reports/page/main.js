@@ -1,7 +1,7 @@
 // The page: what the study found, section by section. Sections without data are left out.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const NAMES = { cppo: "CPPO", cpo: "CPO", ppo: "PPO", trpo: "TRPO", ppo_lag: "PPO-Lag", trpo_lag: "TRPO-Lag", ppo_pid: "PPO-PID", trpo_pid: "TRPO-PID", pcpo: "PCPO", focops: "FOCOPS", mpo: "MPO", cvpo: "CVPO" };
+const NAMES = { cppo: "CPPO", cpo: "CPO", ppo: "PPO", trpo: "TRPO", ppo_lag: "PPO-Lag", trpo_lag: "TRPO-Lag", ppo_pid: "PPO-PID", trpo_pid: "TRPO-PID", pcpo: "PCPO", focops: "FOCOPS", cpo_hyst: "CPO-Hyst", cpo_shares: "CPO-Shares", crpo: "CRPO", ctrpo: "C-TRPO", p3o: "P3O", c3po: "C3PO", ipo: "IPO", cup: "CUP", mpo: "MPO", cvpo: "CVPO" };
 const algorithms = [...new Set(data.groups.map((group) => group.algo))];
 const variants = [...new Set(data.groups.map((group) => group.variant).filter((name) => name))];
 const environments = [...new Set(data.groups.map((group) => group.env))];
@@ -52,15 +52,15 @@ function glance() {
   if (!ranked.length) return;
   const tiles = ranked.map((env) => {
     const best = data.rows.find((row) => row.env === env && row.rank === 1);
-    const feasible = best.relative_cost !== null && best.relative_cost <= 1, names = Object.keys(best.cost);
+    const names = Object.keys(best.cost);
     const costs = names.flatMap((name) => [` · ${names.length > 1 ? name : "cost"} `, element("span", { class: verdict(best, name), text: `${short(best.cost[name][0])} / ${tick(best.cost_limits[name])}` })]);
     return element("div", { class: "card tile" },
       element("h3", { text: env }),
       element("div", { class: "big", text: `${nameOf(best)}` }),
       element("div", { class: "small" }, `return ${short(best.mean_return)}`, ...costs),
-      element("div", { class: "small", text: feasible ? `best return within the limit${names.length > 1 ? "s" : ""}, ${best.within_count} of ${best.seeds} seed${best.seeds > 1 ? "s" : ""} within` : "none is within the limit; this one is nearest" }));
+      element("div", { class: "small", text: best.holds ? `best return within the limit${names.length > 1 ? "s" : ""}${best.leads ? "" : " (its lead is within noise)"}, ${best.within_count} of ${best.seeds} seed${best.seeds > 1 ? "s" : ""} within` : `none keeps the limit with most of its seeds; this one is nearest (${best.within_count} of ${best.seeds} within)` }));
   });
-  section("glance", "At a glance", "For each environment the algorithm that ranks first: within the limit before over it, then by return. Means over seeds and the last tenth of training.", element("div", { class: "tiles" }, ...tiles));
+  section("glance", "At a glance", "For each environment the algorithm that ranks first: those within the limit, in the mean and in most of their seeds, before the others; then by return. Means over seeds and the last tenth of training.", element("div", { class: "tiles" }, ...tiles));
 }
 
 // --- learning curves -------------------------------------------------------------------------------------------------
@@ -113,27 +113,30 @@ function curves(id, heading, note, wanted) {
 function finals() {
   const cards = environments.map((env) => {
     const rows = data.rows.filter((row) => row.env === env).sort((a, b) => (a.rank || 99) - (b.rank || 99));
-    const head = ["", "#", "seeds", "return (IQM)", "cost", "worst seed", "within", "iterations over", "excess cost", "switches", "steps to limit", "to 90%"];
+    const head = ["", "#", "seeds", "return (IQM)", "cost", "worst seed", "within", "worst tenth", "episodes over", "iterations over", "excess cost", "switches", "steps to limit", "to 90%", "return within"];
     const body = rows.map((row) => {
       const cells = Object.entries(row.cost).map(([name, cost]) => {
         const mark = { bad: "✗ ", good: "✓ ", faint: "" }[verdict(row, name)];
         return element("div", { class: verdict(row, name) }, Object.keys(row.cost).length > 1 ? `${name} ` : "", mark, interval(cost), ` / ${tick(row.cost_limits[name])}`);
       });
-      return element("tr", { class: row.rank === 1 ? "lead" : "" },
+      return element("tr", { class: row.leads ? "lead" : "" },
         element("td", {}, nameOf(row)), element("td", { text: row.rank || "" }), element("td", { text: row.seeds }),
         element("td", {}, interval(row.return_iqm)), element("td", {}, ...cells),
         element("td", { text: Object.values(row.worst_cost).map(short).join(", ") }),
         element("td", {}, `${row.within_count}/${row.seeds}`, element("small", { text: ` [${Math.round(100 * row.within[1])}, ${Math.round(100 * row.within[2])}]%` })),
+        element("td", { text: Object.values(row.worst_tenth).map(short).join(", ") || "–" }),
+        element("td", { text: Object.values(row.episodes_over).map((x) => `${Math.round(100 * x)}%`).join(", ") || "–" }),
         element("td", { text: row.violation_rate === null ? "–" : `${Math.round(100 * row.violation_rate)}%` }),
         element("td", { text: short(row.excess_cost) }),
         element("td", { text: short(row.switches) }),
         element("td", { text: row.first_feasible === null ? (row.never_feasible ? "never" : "–") : short(row.first_feasible) + (row.never_feasible ? ` (${row.never_feasible} never)` : "") }),
-        element("td", { text: short(row.to_90) }));
+        element("td", { text: short(row.to_90) }),
+        element("td", { text: row.wanted === null ? "–" : `${row.wanted}: ${short(row.until_wanted)}` + (row.never_wanted ? ` (${row.never_wanted} never)` : "") }));
     });
     return element("div", { class: "card scroll", style: "margin-bottom:16px" }, element("h3", { text: env }),
       element("table", {}, element("thead", {}, element("tr", {}, ...head.map((text) => element("th", { text })))), element("tbody", {}, ...body)));
   });
-  section("results", "Final results", "Return: interquartile mean over seeds with a 95% bootstrap interval. Cost: mean with Student’s 95% interval, limit behind it. Within: seeds that ended within the limit, share with Wilson’s 95% interval. Iterations over: share of training. Switches: changes between normal and recovery updates. Steps to limit: until it is first held for a tenth of training; to 90%: until the return reaches 90% of its end. Excess cost: cost above the limit summed over the episodes of training, per seed.", ...cards);
+  section("results", "Final results", "Marked: first within the limit, and ahead by more than noise (Welch’s test, 5%). Return: interquartile mean over seeds, from five seeds on with a bootstrap interval, which covers 90 to 94% of normal values. Cost: mean with Student’s 95% interval, limit behind it. Within: seeds that ended within the limit, share with Wilson’s 95% interval. Iterations over: share of training. Switches: changes between normal and recovery updates. Steps to limit: until it is first held for a tenth of training; to 90%: until the return reaches 90% of its end. Excess cost: the mean cost of each twentieth of training above the limit, times its steps over the longest episode, per seed. Worst tenth, episodes over: fresh episodes of the final policies. Return within: steps until a twentieth of training has that mean return and a cost within the limit.", ...cards);
 }
 
 function published() {
@@ -231,18 +234,18 @@ function diagnostics() {
     if (has("recovery")) add([one("recovery", "recovery", "var(--c1)", 100)], { title: "iterations in recovery, %", zero: true, within: [0, 100] });
     if (has("theta")) add([one("theta", "chosen θ", "var(--c0)", 57.2958), ...(has("theta_reward") ? [one("theta_reward", "best reward", "var(--c2)", 57.2958)] : []), ...(has("theta_feasible") ? [{ ...one("theta_feasible", "just feasible", "var(--c3)", 57.2958), dash: "4 3" }] : [])], { title: "angles in the advantages’ plane, degrees", keys: true });
     if (has("tracking_error")) add([one("tracking_error", "error", "var(--c7)")], { title: "tracking error ‖v − r‖ / ‖v − 1‖", zero: true });
-    if (has("calibration")) add([one("calibration", "factor", "var(--c6)")], { title: "calibration of predicted costs" });
+    if (has("calibration")) add([one("calibration", "factor", "var(--c6)")], { title: "calibration of promised costs" });
     if (has("multiplier")) add([one("multiplier", "λ", "var(--c3)")], { title: "multiplier", zero: true });
     if (has("predicted")) {
       const x = seeds.flatMap((seed) => seed.diagnostics.predicted || []), y = seeds.flatMap((seed) => seed.diagnostics.realised || []);
       const known = x.map((v, i) => [v, y[i]]).filter(([a, b]) => a !== null && b !== null);
-      if (known.length) add([{ name: "updates", colour: "var(--c0)", x: known.map(([a]) => a), lines: [known.map(([, b]) => b)], points: true }], { title: "change in cost (dashed: as predicted)", xlabel: "predicted change; upwards: realised", tightX: true, diagonal: true, hover: false });
+      if (known.length) add([{ name: "updates", colour: "var(--c0)", x: known.map(([a]) => a), lines: [known.map(([, b]) => b)], points: true }], { title: "change in cost (dashed: as promised on the update’s own batch)", xlabel: "predicted change; upwards: realised", tightX: true, diagonal: true, hover: false });
     }
     box.replaceChildren(...cards);
   };
   select.addEventListener("change", fill);
   fill();
-  section("geometry", "Geometry of the updates", "How far updates went, where to, and whether the cost did as predicted: means over seeds and one standard deviation.", element("div", { class: "controls" }, element("label", {}, "Runs of", select)), box);
+  section("geometry", "Geometry of the updates", "How far updates went, where to, and whether the cost did as its own batch promised: means over seeds and one standard deviation.", element("div", { class: "controls" }, element("label", {}, "Runs of", select)), box);
 }
 
 // --- the paper's claims about single updates -------------------------------------------------------------------------
@@ -294,7 +297,16 @@ function provenance() {
   const problems = [...data.failed.map((one) => element("tr", {}, element("td", { class: "bad", text: `${nameOf(one)} on ${one.env}, seed ${one.seed}` }), element("td", { class: "left", style: "white-space:normal", text: one.error }))),
     ...[...together].map(([name, seeds]) => element("tr", {}, element("td", { text: name }), element("td", { class: "left faint", text: `not finished: seed${seeds.length > 1 ? "s" : ""} ${seeds.join(", ")}` })))];
   if (problems.length) section("problems", "Failed and unfinished runs", "", element("div", { class: "card scroll" }, element("table", {}, element("tbody", {}, ...problems))));
-  section("provenance", "Hardware, versions, settings", "", element("div", { class: "card scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ...["platform", "cores", "Python", "JAX", "MuJoCo", "cppo", "commit"].map((text) => element("th", { class: "left", text })))), element("tbody", {}, ...machines))), ...settings);
+  section("provenance", "Hardware, versions, settings", (data.draft || []).length ? `Draft: ${data.draft.join("; ")}.` : "", element("div", { class: "card scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ...["platform", "cores", "Python", "JAX", "MuJoCo", "cppo", "commit"].map((text) => element("th", { class: "left", text })))), element("tbody", {}, ...machines))), ...settings);
+}
+
+// A table that is wider than its frame says so, since a phone shows no scroll bar.
+function hints() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    const hint = element("p", { class: "hint", text: "wider than the window: scroll sideways →" });
+    box.prepend(hint);
+    new ResizeObserver(() => { hint.hidden = box.scrollWidth <= box.clientWidth + 1; }).observe(box);
+  }
 }
 
 function theme() {
@@ -326,3 +338,4 @@ if (data.groups.length) {
   diagnostics();
 }
 provenance();
+hints();

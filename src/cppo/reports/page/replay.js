@@ -107,7 +107,7 @@ function player(replays) {
   const keys = element("div", { class: "keys" });
   function name() {
     const present = new Set(chosen().flatMap((one) => [...one.episodes[0].fixed, ...one.episodes[0].moving].map((thing) => thing.kind)));
-    const kinds = [["agent", "agent", "robot"], ["hazard", "hazard", "hazard, costs 1 a step"], ["goal", "goal", "goal"], ["box", "box", "box to push"], ["vase", "vase", "vase"], ["pillar", "pillar", "pillar"], ["ring", "goal", "circle to run along"], ["band", "bad", "beyond the dashed lines a step costs 1"], ["agent", "bad", "path and frame turn red at a cost"]];
+    const kinds = [["agent", "agent", "robot"], ["hazard", "hazard", "hazard, costs 1 a step"], ["goal", "goal", "goal"], ["box", "box", "box to push"], ["vase", "vase", "vase"], ["pillar", "pillar", "pillar"], ["button", "button", "button"], ["gremlin", "gremlin", "gremlin, costs 1 to touch"], ["ring", "goal", "circle to run along"], ["band", "bad", "beyond the dashed lines a step costs 1"], ["agent", "bad", "path and frame turn red at a cost"]];
     keys.replaceChildren(...kinds.filter(([kind]) => present.has(kind)).map(([, colour, text]) => {
       const dot = element("span", { class: "dot" });
       dot.style.background = `var(--${colour})`;
@@ -140,7 +140,7 @@ function drawFrame(canvas, episode, view, frame, paintOf) {
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, width);
   const things = [...episode.fixed.map((one) => [one, one.at]), ...episode.moving.filter((one) => one.kind !== "agent").map((one) => [one, one.track[frame]])];
-  for (const order of ["band", "ring", "hazard", "goal", "pillar", "vase", "box"])
+  for (const order of ["band", "ring", "hazard", "goal", "pillar", "button", "vase", "gremlin", "box", "limb"])
     for (const [one, at] of things) if (one.kind === order) drawThing(pen, one, at, X, Y, scale, width, paintOf);
   const agent = episode.moving.find((one) => one.kind === "agent") || episode.fixed.find((one) => one.kind === "agent");
   const track = agent.track || [agent.at];
@@ -163,13 +163,16 @@ function drawThing(pen, one, at, X, Y, scale, width, paintOf) {
   } else if (one.kind === "ring") {
     pen.strokeStyle = paintOf("goal"); pen.lineWidth = 2; pen.globalAlpha = 0.75;
     pen.beginPath(); pen.arc(x, y, size, 0, 7); pen.stroke();
-  } else if (one.kind === "box" || one.kind === "vase") {
+  } else if (one.kind === "limb") {
+    pen.strokeStyle = paintOf("soft"); pen.lineWidth = Math.max(1.5, 2 * size); pen.lineCap = "round"; pen.globalAlpha = 0.8;
+    pen.beginPath(); pen.moveTo(x, y); pen.lineTo(X(at[2]), Y(at[3])); pen.stroke();
+  } else if (one.kind === "box" || one.kind === "vase" || one.kind === "gremlin") {
     pen.save(); pen.translate(x, y); pen.rotate(-(at[2] || 0));
     pen.globalAlpha = 0.85; pen.fillStyle = paintOf(one.kind); pen.fillRect(-size, -size, 2 * size, 2 * size);
     pen.restore();
   } else {
     pen.fillStyle = pen.strokeStyle = paintOf(one.kind);
-    pen.globalAlpha = one.kind === "pillar" ? 0.9 : 0.3;
+    pen.globalAlpha = one.kind === "pillar" || one.kind === "button" ? 0.9 : 0.3;
     pen.beginPath(); pen.arc(x, y, size, 0, 7); pen.fill();
     pen.globalAlpha = 0.9; pen.lineWidth = 1.4; pen.stroke();
   }

@@ -5,7 +5,7 @@ the radius is R² = N δ' (the paper prints ‖v̄‖ ≤ 2Nδ', with which its 
 charges the budget with the count of the elements that remain (the paper prints the count of the removed); elements
 removed in error are re-admitted, so that the result is the optimum and not the heuristic's (`exact=False` gives that).
 
-One constraint is solved in `estep_plane`, several in `estep_span`; this file states the problem and reports on it.
+One constraint is solved in `plane.py` and `angle.py`, several in `span.py`; this file states the problem and reports.
 """
 
 from enum import IntEnum
@@ -19,10 +19,10 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from cppo.maths import estep_plane, estep_span
-from cppo.maths.estep_plane import Found, Plane, safe_divide
-from cppo.maths.estep_span import Span
-from cppo.maths.estep_sums import means, sums
+from cppo.algos.cppo.estep import angle, plane, span
+from cppo.algos.cppo.estep.plane import Found, Plane, safe_divide
+from cppo.algos.cppo.estep.span import Span
+from cppo.algos.cppo.estep.sums import means, sums
 
 MOST_CONSTRAINTS = 8  # 2^(m+1) sets of active constraints are tried
 
@@ -127,7 +127,9 @@ def _recovering(recovery: ArrayLike, budgets: Array) -> Array:
     return jnp.asarray(recovery, bool) & ((budgets < 0) | jnp.all(budgets >= 0))
 
 
-def _check_shapes(adv, cost_adv, cost_budget, variance, recovery) -> None:
+def _check_shapes(
+    adv: ArrayLike, cost_adv: ArrayLike, cost_budget: ArrayLike, variance: ArrayLike, recovery: ArrayLike
+) -> None:
     shape, costs = jnp.shape(adv), jnp.shape(cost_adv)
     if len(shape) != 1 or shape[0] == 0:
         raise ValueError(f"adv must have shape (N,) with N ≥ 1, not {shape}; flatten the batch, use vmap for several")
@@ -143,18 +145,18 @@ def _check_shapes(adv, cost_adv, cost_budget, variance, recovery) -> None:
         raise ValueError(f"variance must be a scalar, not of shape {jnp.shape(variance)}; use vmap for several")
 
 
-def _check_values(**arguments) -> None:
+def _check_values(**arguments: ArrayLike) -> None:
     """Refuse what cannot be solved, as far as it is known yet; under jit the status reports it."""
     for name, value in arguments.items():
         if not isinstance(value, Tracer) and not np.all(np.isfinite(np.asarray(value))):
             raise ValueError(f"{name} holds NaN or infinity")
     variance = arguments["variance"]
-    if not isinstance(variance, Tracer) and float(variance) < 0:
-        raise ValueError(f"variance must not be negative, but is {float(variance)}")
+    if not isinstance(variance, Tracer) and float(np.asarray(variance)) < 0:
+        raise ValueError(f"variance must not be negative, but is {float(np.asarray(variance))}")
 
 
 @partial(jax.jit, static_argnames="exact")
-def _solve(adv, costs, budgets, variance, recovery, exact) -> EStep:
+def _solve(adv: Array, costs: Array, budgets: Array, variance: Array, recovery: Array, exact: bool) -> EStep:
     vectors = (*costs, adv)
     # Divided before they are added: no sum of finite numbers overflows. NaN and infinity carry through.
     share = 1 / adv.size
@@ -165,10 +167,10 @@ def _solve(adv, costs, budgets, variance, recovery, exact) -> EStep:
     scaled = [_scaled(v, mean, size, valid) for v, (mean, size) in zip(vectors, levels, strict=True)]
     if len(costs) == 1:
         problem, units, angles = _on_plane(scaled[0], scaled[1], sizes[0], budgets[0], variance, recovery[0])
-        found = (estep_plane.exact_solution if exact else estep_plane.removal_loop)(problem)
+        found = (angle.exact_solution if exact else plane.removal_loop)(problem)
     else:
         problem, units, angles = _in_span(scaled, sizes[:-1], budgets, variance, recovery)
-        found = (estep_span.exact_solution if exact else estep_span.removal_loop)(problem)
+        found = (span.exact_solution if exact else span.removal_loop)(problem)
     return _report(problem, found, units * sizes, angles, budgets, recovery, valid)
 
 
@@ -205,7 +207,9 @@ def _feasible_angle(budget: Array, variance: Array) -> Array:
     return jnp.where(reach > 0, jnp.arccos(jnp.clip(safe_divide(budget, reach), -1.0, 1.0)), limit).astype(budget.dtype)
 
 
-def _on_plane(c, a, level, budget, variance, recovery) -> tuple[Plane, Array, _Angles]:
+def _on_plane(
+    c: Array, a: Array, level: Array, budget: Array, variance: Array, recovery: Array
+) -> tuple[Plane, Array, _Angles]:
     eps = jnp.finfo(a.dtype).eps
     mean_c, mean_a, cc, ca, aa = means(lambda c, a: (c, a, c * c, c * a, a * a), c, a)
     size_c, size_a = _root(cc - mean_c**2), _root(aa - mean_a**2)
@@ -226,13 +230,15 @@ def _on_plane(c, a, level, budget, variance, recovery) -> tuple[Plane, Array, _A
     return problem, jnp.stack([size_c, size_a]), angles
 
 
-def _in_span(scaled, levels, budgets, variance, recovery) -> tuple[Span, Array, _Angles]:
+def _in_span(
+    scaled: list[Array], levels: Array, budgets: Array, variance: Array, recovery: Array
+) -> tuple[Span, Array, _Angles]:
     units, sizes = [], []
     for v in scaled:
         mean, square = means(lambda v: (v, v * v), v)
         sizes.append(_root(square - mean**2))
         units.append((v - mean) * _inverse(sizes[-1]))
-    rows, coordinates = estep_span.orthogonal_rows(units)
+    rows, coordinates = span.orthogonal_rows(units)
     scales = jnp.stack(sizes)
     limits = jnp.where(scales[:-1] > 0, safe_divide(budgets, scales[:-1] * levels), jnp.inf)
     problem = Span(rows, coordinates[-1], coordinates[:-1], limits, variance, recovery & (scales[:-1] > 0))
@@ -245,7 +251,9 @@ def _in_span(scaled, levels, budgets, variance, recovery) -> tuple[Span, Array, 
     return problem, scales, angles
 
 
-def _report(problem: Plane | Span, found: Found, scales, angles, budgets, recovery, valid) -> EStep:
+def _report(
+    problem: Plane | Span, found: Found, scales: Array, angles: _Angles, budgets: Array, recovery: Array, valid: Array
+) -> EStep:
     """scales: root mean squares of the centred A_c and A, to turn the scaled problem's values into means."""
     value = found.values
     eps = jnp.finfo(value.dtype).eps

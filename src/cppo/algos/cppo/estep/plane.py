@@ -1,29 +1,25 @@
-"""The E-step with one cost constraint: a search for one angle on the plane of A and A_c.
+"""The E-step with one cost constraint, by closed forms on the plane of A and A_c.
 
 Units in this file: the rows e_c and e_r are orthogonal with a mean square of one, and a sum over the batch is a mean
 over its N elements, so that every scalar is of order one whatever N is.
 
-The optimum under the elementwise bound has the form v̄ = max(−1, a e_c + b e_r + g). Two ways to the three numbers:
-
-1. `fixed_point`: solve on the plane with the removed elements held at −1 (closed form), predict **all** elements from
-   the answer, which also re-admits removed ones, and repeat. When the pattern repeats, the KKT conditions hold.
-2. `angle_search`, only where 1 does not end: let x(φ) be the point of the bounded ball furthest in the direction
-   cos φ e_c + sin φ e_r. Cost and reward of x(φ) both fall as φ goes from θ_A to π, so the paper's rules
-   θ = max(θ_A, θ_f) and θ = min(π, max(θ_f, θ_A + π/2)) hold word for word with "the φ where the cost meets the
-   budget" for θ_f and "the φ where the reward change is zero" for θ_A + π/2: one monotone equation in one unknown.
+The optimum under the elementwise bound has the form v̄ = max(−1, a e_c + b e_r + g). `fixed_point` solves on the plane
+with the removed elements held at −1 (closed form), predicts **all** elements from the answer, which also re-admits
+removed ones, and repeats. When the pattern repeats, the KKT conditions hold; where it never does, `angle.py` follows.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from cppo.maths.estep_sums import means
+from cppo.algos.cppo.estep.sums import means
 
 FAST_LIMIT = 20  # passes of `fixed_point`; it ends in 2 to 8 where it ends at all
 REMOVAL_LIMIT = 1000  # passes of a removal loop; each removes at least one element, in practice 1 to 8 are needed
-ANGLE_LIMIT = 90  # steps of `angle_search`; it bisects on every third step, and 25 bisections suffice
 
 
 class Plane(NamedTuple):
@@ -74,7 +70,7 @@ def safe_divide(x: Array, y: Array) -> Array:
     return jnp.where(y == 0, 0.0, x / jnp.where(y == 0, 1.0, y))
 
 
-def all_free(dtype) -> Moments:
+def all_free(dtype: np.dtype) -> Moments:
     """Moments with nothing removed; the rows are orthogonal, centred and of unit mean square."""
     one, zero = jnp.ones((), dtype), jnp.zeros((), dtype)
     return Moments(one, zero, zero, one, zero, one)
@@ -94,7 +90,7 @@ def masked_moments(problem: Plane, p: "Point", last: "Point") -> tuple[Moments, 
 
 
 def reduced_solution(problem: Plane, s: Moments) -> Point:
-    """The optimum when the removed elements stay at −1 and the free ones are unbounded (MATHS.md 1, in closed form).
+    """The optimum when the removed elements stay at −1 and the free ones are unbounded.
 
     θ = max(θ_A, θ_f), in recovery min(π, max(θ_f, θ_0)) with θ_0 where v̄·A = 0; angles are carried as (cos, sin).
     """
@@ -149,7 +145,7 @@ def row_values(p: Point, s: Moments) -> Array:
     return jnp.stack([p.a * s.cc + p.b * s.cr + (p.g + 1) * s.c, p.a * s.cr + p.b * s.rr + (p.g + 1) * s.r])
 
 
-def measured(x: Array, rows) -> tuple[Array, Array]:
+def measured(x: Array, rows: Sequence[Array]) -> tuple[Array, Array]:
     """The same by a pass over any v̄, and the share of its elements at −1."""
     edge = jnp.sqrt(jnp.finfo(x.dtype).eps) - 1  # the interior point method approaches −1 from above
     *values, bound = means(lambda x, *rows: (*(x * r for r in rows), (x <= edge).astype(x.dtype)), x, *rows)
@@ -214,172 +210,3 @@ def fixed_point(problem: Plane) -> tuple[Point, Moments, Array, Array, Array]:
     carry = (full, full, nothing, jnp.int32(0), jnp.int32(0), no, no)
     s, _, p, k, repairs, done, _ = jax.lax.while_loop(lambda c: ~c[6] & (c[3] < FAST_LIMIT), body, carry)
     return p, s, k, repairs, done
-
-
-class Furthest(NamedTuple):
-    """x(φ) = max(−1, stretch (z − middle) + shift) with z = cos φ e_c + sin φ e_r, and what it achieves."""
-
-    angle: Array
-    stretch: Array
-    middle: Array
-    shift: Array
-    over: Array  # cost above its budget
-    gain: Array  # reward change; counts as something to give up in recovery only
-    passes: Array
-
-    def excess(self) -> Array:
-        """What the search drives to zero from above."""
-        return jnp.maximum(self.over, self.gain)
-
-
-def direction(angle: Array, c: Array, r: Array) -> Array:
-    """cos φ e_c + sin φ e_r; the angle is carried as π − φ, to resolve angles close to π."""
-    return jnp.sin(angle) * r - jnp.cos(angle) * c
-
-
-def deviation_at(p: Furthest, c: Array, r: Array) -> Array:
-    return jnp.maximum(p.stretch * (direction(p.angle, c, r) - p.middle) + p.shift, -1.0)
-
-
-def furthest(problem: Plane, angle: Array, active: Array) -> Furthest:
-    """Maximise v̄·z under ball, sum and bound. Here removal alone is exact.
-
-    Clipping raises the sum and shrinks the norm; repairing both pushes what was clipped further down, never back up.
-    """
-    dtype = problem.variance.dtype
-    steepest = jnp.finfo(dtype).eps ** -0.45  # keeps the form finite where z is constant on the free elements
-
-    def on_free(form):
-        stretch, middle, shift, _ = form
-
-        def terms(c, r):
-            off = direction(angle, c, r) - middle
-            free = stretch * off + shift > -1
-            kept = jnp.where(free, off, 0.0)
-            return free.astype(dtype), kept, kept * kept
-
-        f, first, second = means(terms, *problem.rows)
-        f = jnp.maximum(f, 1 / problem.rows[0].size)
-        off = first / f
-        spread = jnp.maximum(second - first * off, 0.0)
-        shift = (1 - f) / f
-        radius = jnp.sqrt(jnp.maximum(problem.variance - shift, 0.0))
-        flat = steepest * jnp.sqrt(spread) <= radius
-        return jnp.where(flat, steepest, radius / jnp.sqrt(jnp.where(flat, 1.0, spread))), middle + off, shift, f
-
-    def body(carry):
-        form, k, _ = carry
-        new = on_free(form)
-        return new, k + 1, new[3] < form[3]
-
-    zero = jnp.zeros((), dtype)
-    start = (on_free((zero, zero, zero, zero)), jnp.int32(1), active)
-    (stretch, middle, shift, _), k, _ = jax.lax.while_loop(lambda c: c[2] & (c[1] < REMOVAL_LIMIT), body, start)
-    found = Furthest(angle, stretch, middle, shift, zero, zero, k)
-
-    def terms(c, r):
-        x = deviation_at(found, c, r)
-        return x * c, x * r
-
-    cost, other = means(terms, *problem.rows)
-    gain = jnp.where(problem.recovery, problem.reward[0] * cost + problem.reward[1] * other, -jnp.inf)
-    return found._replace(over=cost - problem.budget, gain=gain)
-
-
-def crossing(low: Array, high: Array) -> Array:
-    """The largest share of the low end at which a share-weighted mean of the two values is not above zero."""
-    return jnp.where(low > 0, safe_divide(jnp.minimum(high, 0.0), jnp.minimum(high, 0.0) - low), 1.0)
-
-
-class Mixture(NamedTuple):
-    """What `angle_search` finds: v̄ between the two ends of its bracket, raised or lowered by `level` where free."""
-
-    low: Furthest
-    high: Furthest
-    weight: Array  # of the low end
-    level: Array
-
-    def deviation(self, c: Array, r: Array) -> Array:
-        x = self.weight * deviation_at(self.low, c, r) + (1 - self.weight) * deviation_at(self.high, c, r)
-        return jnp.where(x > -1, jnp.maximum(x + self.level, -1.0), -1.0)
-
-
-def angle_search(problem: Plane, active: Array) -> tuple[Mixture, Array, Array, Array, Array]:
-    """Find the least φ in [θ_A, π] at which nothing is left to do; φ is bracketed, the answer lies between the ends.
-
-    A convex combination of the two ends meets every constraint exactly, and its loss is of second order in the
-    bracket's width (of first order at a kink). `active` false: skip the work. Returns v̄, the means of v̄ times each
-    row, the share at −1, the case and the passes.
-    """
-    dtype = problem.variance.dtype
-    eps = jnp.finfo(dtype).eps
-    near = jnp.sqrt(eps) * 10  # as close to π as a direction is told from pure cost descent
-    narrow = eps**0.65  # 7e-11 in double precision, 3e-5 in single
-    radius = jnp.sqrt(problem.variance)
-    u_c, u_r = problem.reward
-    none = (u_c == 0) & (u_r == 0)
-    start = jnp.where(none, jnp.where(problem.recovery, 0.0, jnp.pi / 2), jnp.pi - jnp.arctan2(u_r, u_c)).astype(dtype)
-    # Where several points share the least cost (sparse costs), the limit φ → π is the one among them with most reward.
-    ends = jnp.stack([start, jnp.zeros((), dtype), jnp.minimum(jnp.asarray(near, dtype), start)])
-    # One after another: three directions at once would need three times the memory.
-    three = jax.lax.map(lambda angle: furthest(problem, angle, active), ends)
-    first, descent, limit = (jax.tree.map(lambda x, i=i: x[i], three) for i in range(3))
-    tied = limit.over <= descent.over + 8 * eps * radius
-    last = jax.tree.map(lambda x, y: jnp.where(tied, x, y), limit, descent)
-
-    def search(carry):
-        low, high, k, passes, side, _ = carry
-        width = low.angle - high.angle
-        # The secant step, kept inside the bracket; every third step bisects, so the bracket surely shrinks.
-        above, below = low.excess() * side[0], high.excess() * side[1]
-        share = safe_divide(above, above - below)
-        share = jnp.where(k % 3 == 2, 0.5, jnp.clip(share, 0.01, 0.99))
-        mid = furthest(problem, low.angle - share * width, jnp.bool_(True))
-        above = mid.excess() > 0
-        low = jax.tree.map(lambda x, y: jnp.where(above, x, y), mid, low)
-        high = jax.tree.map(lambda x, y: jnp.where(above, y, x), mid, high)
-        # Illinois: an end that stays twice counts half.
-        side = jnp.where(above, jnp.stack([1.0, side[1] * 0.5]), jnp.stack([side[0] * 0.5, 1.0])).astype(dtype)
-        # A budget met exactly may still be met by a range of angles (ties); only a zero of the reward change is final.
-        met = jnp.where(problem.recovery, high.gain, high.over) >= -4 * eps * radius
-        go_on = (low.angle - high.angle > narrow) & ~met
-        return low, high, k + 1, passes + mid.passes, side, go_on
-
-    inside = active & (first.excess() > 0) & (last.excess() <= 0)
-    carry = (first, last, jnp.int32(0), jnp.sum(three.passes, dtype=jnp.int32), jnp.ones(2, dtype), inside)
-    low, high, _, passes, _, _ = jax.lax.while_loop(lambda c: c[5] & (c[2] < ANGLE_LIMIT), search, carry)
-    weight = jnp.minimum(crossing(low.over, high.over), crossing(low.gain, high.gain))
-    weight = jnp.where(first.excess() <= 0, 1.0, jnp.where(last.excess() > 0, 0.0, weight))
-    mixture = Mixture(low, high, weight, jnp.zeros((), dtype))
-
-    def level(c, r):
-        x = mixture.deviation(c, r)
-        return x, (x > -1).astype(dtype)
-
-    # A steep form magnifies rounding errors: settle the sum once more.
-    mixture = mixture._replace(level=-safe_divide(*means(level, *problem.rows)))
-
-    def report(c, r):
-        x = mixture.deviation(c, r)
-        return x * c, x * r, (x <= -1).astype(dtype)
-
-    cost, other, bound = means(report, *problem.rows)
-    gain = cost * u_c + other * u_r
-    lost = (last.over > 0) | (gain < -jnp.sqrt(eps) * radius)
-    case = jnp.where(problem.recovery, jnp.where(lost, 2, jnp.where(last.excess() > 0, 3, 1)), 0).astype(jnp.int32)
-    return mixture, jnp.stack([cost, other]), bound, case, passes
-
-
-def exact_solution(problem: Plane) -> Found:
-    """`fixed_point`, and `angle_search` where that was not certified."""
-    p, s, k, repairs, certified = fixed_point(problem)
-
-    def simple():
-        return jnp.maximum(1 + affine(problem, p), 0.0), row_values(p, s), 1 - s.free, p.case, jnp.int32(0)
-
-    def search():
-        mixture, *rest = angle_search(problem, ~certified)
-        return 1 + mixture.deviation(*problem.rows), *rest
-
-    ratios, values, bound, case, passes = jax.lax.cond(certified, simple, search)
-    return Found(ratios, values, bound, case, k + passes, repairs + passes, jnp.bool_(True))

@@ -1,4 +1,4 @@
-"""The E-step with several cost constraints: the same iteration as in estep_plane.py, in span{A, A_c1 … A_cm}.
+"""The E-step with several cost constraints: the same iteration as in plane.py, in span{A, A_c1 … A_cm}.
 
 Units as there: the basis rows E (p, N), p = m + 1, are orthogonal with a mean square of one, and sums over the batch
 are means. A candidate optimum is v̄ = max(−1, h·[1; E]) with p + 1 numbers h. On the free elements the problem is a
@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from cppo.maths.estep_interior import LinearProblem, interior_point
-from cppo.maths.estep_plane import FAST_LIMIT, REMOVAL_LIMIT, Found, measured, safe_divide
-from cppo.maths.estep_sums import means
+from cppo.algos.cppo.estep.interior import LinearProblem, interior_point
+from cppo.algos.cppo.estep.plane import FAST_LIMIT, REMOVAL_LIMIT, Found, measured, safe_divide
+from cppo.algos.cppo.estep.sums import means
 
 
 class Span(NamedTuple):
@@ -112,7 +112,9 @@ def nonnegative(w: Array) -> Array:
     return jnp.all(w >= -jnp.sqrt(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(w)))
 
 
-def ball_and_halfspaces(space: Free, frames: Frame, c: Array, rows: Array, limits: Array):
+def ball_and_halfspaces(
+    space: Free, frames: Frame, c: Array, rows: Array, limits: Array
+) -> tuple[Array, Array, Array, Array]:
     """Maximise ⟨c, y⟩ subject to ⟨row_j, y⟩ ≤ limits_j, ‖y‖² ≤ square, over all sets of active rows.
 
     Returns y, the multipliers, whether some y is feasible, and whether the multipliers prove y optimal.
@@ -205,7 +207,9 @@ def affine(h: Array, *rows: Array) -> Array:
     return sum((x * e for x, e in zip(h[1:], rows, strict=True)), h[0])
 
 
-def moments(problem: Span, free: Callable[..., Array], *more: Array, also: Callable[..., Array] | None = None):
+def moments(
+    problem: Span, free: Callable[..., Array], *more: Array, also: Callable[..., Array] | None = None
+) -> tuple[Array, Array]:
     """Mean products of [1; E] over the elements where free(*E, *more), (p + 1, p + 1), and the share where `also`."""
     rows, p = (*problem.rows, *more), len(problem.rows)
 
@@ -256,7 +260,7 @@ def nowhere(problem: Span) -> Point:
 
 
 def fixed_point(problem: Span, start: Array, active: Array) -> tuple[Point, Array, Array, Array, Array]:
-    """Iterate 'solve on the free elements, predict all elements' from the moments `start`; see estep_plane.py.
+    """Iterate 'solve on the free elements, predict all elements' from the moments `start`; see plane.py.
 
     `active` false: skip the work.
     """

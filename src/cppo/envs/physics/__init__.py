@@ -1,1 +1,0 @@
-"""Physics: the models, MuJoCo on CPU threads, and the Point robot's closed form."""
