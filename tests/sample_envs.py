@@ -1,5 +1,6 @@
 """Gymnasium environments of every kind that a user may bring, one step from the closed form."""
 
+import ctypes
 import fcntl
 import os
 import time
@@ -37,6 +38,35 @@ class Line(gymnasium.Env):
 
 class LongLine(Line):
     edge = np.inf
+
+
+class Aging(gymnasium.Env):
+    """A step costs 1 with a chance of age/40, and is the last with a chance of 0.04."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        cost, end = self.np_random.random(2) < (self.t / 40, 0.04)
+        self.t += 1
+        return np.zeros(1, np.float32), 0.0, bool(end), False, {"cost": float(cost)}
+
+
+class Drawn(Line):
+    """Draws itself: a wide picture whose brightness is the time."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 5}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.full((30, 90, 3), 40 * self.t, np.uint8)
 
 
 class VectorCost(Line):
@@ -116,9 +146,36 @@ class Trouble(LongLine):
     def fail(self, letter):
         if letter == "r":
             raise RuntimeError("the motor is on fire")
+        if letter == "s":
+            self.see = lambda: np.zeros(1, np.float32)  # broadcasts into any observation
+            return
+        if letter == "g":
+            ctypes.PyDLL(None).sleep(600)  # in compiled code, and nothing else in the process may run
         if letter == "x":
             os._exit(3)
         time.sleep(600)
+
+
+class Wrong(LongLine):
+    """What one entry of a step or of a first observation is, by the name of the class made by ``wrong``."""
+
+    what, value = "obs", None
+
+    def reset(self, **options):
+        obs, info = super().reset(**options)
+        return (self.value if self.what == "reset" else obs), info
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.t == 2:  # after the step by which the environment is described
+            found = {"obs": obs, "reward": reward, "cost": info["cost"], "terminated": terminated}
+            found = {**found, self.what: self.value}
+            return found["obs"], found["reward"], found["terminated"], truncated, {"cost": found["cost"]}
+        return obs, reward, terminated, truncated, info
+
+
+def wrong(what, value):
+    return type("Wrong", (Wrong,), {"what": what, "value": value})()
 
 
 def limited(cls=LongLine, steps=10):

@@ -10,23 +10,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import pytest
 
-from cppo import cli
+from cppo.commands import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [
+    README,
+    *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "CHANGELOG", "SECURITY")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 PYTHON_BLOCK = re.compile(r"(?:<!-- not run alone: (?P<reason>[^>]*) -->\n)?```python\n(?P<code>.*?)```", re.DOTALL)
-
-
-@pytest.fixture
-def quick_compilation():
-    """Compiling takes longer than running."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def blocks():
@@ -63,19 +58,51 @@ def test_commands_exist_with_these_options(words):
 
 
 def test_every_command_is_in_the_readme():
-    named = {line.split()[1] for body in _fenced(PAGES[0]) for line in body.splitlines() if line.startswith("cppo ")}
+    named = {line.split()[1] for body in _fenced(README) for line in body.splitlines() if line.startswith("cppo ")}
     assert named == set(cli.COMMANDS)
 
 
-def test_every_page_is_in_the_readme():
-    text = PAGES[0].read_text()
-    assert [page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text] == []
+def test_every_page_is_found_from_the_readme():
+    """A page of docs/ is named there itself, one of docs/history/ in a page of docs/."""
+    text = README.read_text()
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"](docs/{page.name})" not in text] == []
+    named = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    assert [page.name for page in (ROOT / "docs/history").glob("*.md") if f"](history/{page.name})" not in named] == []
 
 
-def test_links_and_pictures_exist():
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links to them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_exist(page):
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", page.read_text()):
+        place, _, heading = target.partition("#")
+        found = page.parent / place if place else page
+        assert found.exists(), f"{page.name} names {target}, which is missing"
+        assert not heading or heading in anchors(found), f"{page.name} names {target}, which has no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_pages_name_exist(page):
+    named = re.findall(r"`((?:src|tests|scripts|benchmarks|examples|docs|results)/[\w./-]*)", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_tests_that_pages_name_exist():
+    """In a table ``test_levels.py::test_vases…`` begins the name of a test, ``::test_pillars…`` one of that file."""
+    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    missing, seen = [], 0
     for page in PAGES:
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} names {target}, which is missing"
+        for cell in re.findall(r"^\|.*\| (.*) \|$", page.read_text(), re.MULTILINE):
+            file = ""
+            for module, name in re.findall(r"`(test_\w+\.py)?(?:::(test_\w+)…?)?`", cell):
+                file, seen = module or file, seen + bool(module or name)
+                if (module or name) and f"def {name}" not in files.get(file, ""):
+                    missing.append(f"{file}::{name}")
+    assert missing == [] and seen > 20
 
 
 def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
@@ -92,21 +119,21 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path):
     assert "cppo.resume" in (tmp_path / "api.html").read_text()
 
 
-def test_an_algorithm_of_ones_own_by_import_path(tmp_path, monkeypatch, quick_compilation):
+def test_an_algorithm_of_ones_own_by_import_path(tmp_path, monkeypatch):
     """The page's complete example, saved as it says, trains and is loaded again through the name given."""
     page = (ROOT / "docs" / "adding-an-algorithm.md").read_text()
-    (tmp_path / "p3o.py").write_text(PYTHON_BLOCK.search(page)["code"])
+    (tmp_path / "soft.py").write_text(PYTHON_BLOCK.search(page)["code"])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     import cppo
 
-    small = {"hidden": (8,), "value_epochs": 2, "value_minibatches": 2, "policy_rate": 2e-3, "price": 2.0}
-    run = cppo.train("p3o:P3O", "ProbeBox", steps=12_000, seeds=2, settings=small, show=False, tensorboard=False)
-    assert run.folder.name == "ProbeBox-p3o-P3O-1"
+    small = {"hidden": (8,), "value_epochs": 2, "value_minibatches": 2, "policy_rate": 2e-3, "price": 50.0}
+    run = cppo.train("soft:SOFT", "ProbeBox", steps=12_000, seeds=2, settings=small, show=False, tensorboard=False)
+    assert run.folder.name == "ProbeBox-soft-SOFT-1"
     again = cppo.load(run.folder)
-    assert again.plan.settings.price == 2.0
+    assert again.plan.settings.price == 50.0
     assert again.policy(seed=1).act([[0.0]]).shape == (1, 1)
     late = again.metrics().query("steps > 8000")["cost"].mean()
     assert late == pytest.approx(3.0, abs=0.4), "the best policy earns and costs 3 an episode; untrained ones 5"
     with pytest.raises(cppo.UsageError, match="is a type; it must be"):
-        cppo.train("p3o:P3OSettings", "ProbeBox")
+        cppo.train("soft:SoftSettings", "ProbeBox")

@@ -6,9 +6,9 @@ import jax
 import pytest
 
 from cppo import algos, presets
-from cppo.algos.common import OnPolicy
 from cppo.algos.cppo import CPPOSettings
-from cppo.settings import describe, parse_assignments, replace
+from cppo.algos.on_policy import OnPolicy
+from cppo.settings import describe, identity, parse_assignments, replace
 from cppo.types import UsageError
 
 
@@ -72,3 +72,9 @@ def test_a_run_has_more_worlds_on_a_gpu_and_the_same_settings_otherwise(env):
     assert CPPOSettings().batch_size % gpu["num_envs"] == 0
     assert {**here, "num_envs": 0} == {**gpu, "num_envs": 0}
     assert presets.settings("cvpo", env, "warp") == presets.settings("cvpo", env)
+
+
+def test_a_setting_of_a_later_version_tells_settings_apart_only_once_it_is_used():
+    before, used = CPPOSettings(), CPPOSettings(target_decay=(0.9,))
+    assert "target_decay" not in identity(before) and identity(before)["kl"] == before.kl
+    assert identity(used) == identity(before) | {"target_decay": (0.9,)}

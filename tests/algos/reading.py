@@ -3,10 +3,11 @@
     python tests/algos/reading.py        a table of files and lines for every algorithm
 
 Followed are, from the training loop on, all functions of the project that a function names, and theirs in turn, by
-their source. *Control flow* is what has to be read in order: the loop, the learner, the algorithm's file and what
-algorithms share. *Mathematics* (``maths/``, ``networks.py``, ``episodes.py``) is called by its name and read on demand:
-closed definitions, each tested against an independent reference, that know nothing of algorithms. Collecting a batch is
-the step before an update; saving, logging, timing and the display take no part in it.
+their source. *Control flow* is what has to be read in order: the loop, the group, the learner, the algorithm's file and
+what algorithms share. *Mathematics* (``maths/``, ``networks.py``, ``episodes.py``) is called by its name and read on
+demand: closed definitions, each tested against an independent reference, that know nothing of algorithms. Collecting a
+batch is the step before an update; restoring, saving, logging, timing, the watch over bad numbers and the display take
+no part in it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-import cppo.learner
-import cppo.train
+import cppo.runs.engine
+import cppo.runs.group
+import cppo.runs.learner
 from cppo import algos
 
-ROOT = Path(cppo.learner.__file__).parent
-COLLECTING = ("collect.py", "envs/")
-BOOKKEEPING = ("log.py", "display.py", "timing.py", "checkpoint.py", "saving.py", "run.py", "plan.py", "types.py")
-MATHEMATICS = ("maths/", "networks.py", "episodes.py")
+ROOT = Path(cppo.__file__).parent
+COLLECTING = ("runs/collect.py", "envs/")
+_RECORDS = ("metrics", "display", "timing", "health", "checkpoint", "saving", "start", "member", "run", "plan")
+BOOKKEEPING = (*(f"runs/{name}.py" for name in _RECORDS), "types.py", "files.py")
+MATHEMATICS = ("maths/", "algos/cppo/", "networks/", "runs/episodes.py")
 
 
 class Reading(NamedTuple):
@@ -38,10 +41,17 @@ class Reading(NamedTuple):
 
 def follow(name: str) -> Reading:
     """Files and lines of one algorithm's update."""
-    loop = sys.modules["cppo.train"]._loop  # ``cppo.train`` is the function of that name
-    learner = cppo.learner.Learner
+    loop = sys.modules["cppo.runs.engine"].iterations
+    group, learner = cppo.runs.group.Group, cppo.runs.learner.Learner
     found: dict[str, FunctionType] = {}
-    for start in (loop, learner.iterate, learner._iterate_lane, learner._update_lane, algos.get(name).update):
+    for start in (
+        loop,
+        group.iterate,
+        learner.iterate,
+        learner._iterate_lane,
+        learner._update_lane,
+        algos.get(name).update,
+    ):
         _collect(start, found)
     control: dict[str, int] = {}
     mathematics: dict[str, int] = {}

@@ -3,33 +3,44 @@
 Small networks and batches: a probe is decided by the algorithm, not by capacity.
 """
 
+from functools import partial
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo import algos, envs, plan, presets
-from cppo.learner import Learner
-from cppo.maths import steering
+from cppo import algos, envs, presets
+from cppo.algos.cppo import feedback
+from cppo.runs.learner import Learner
+from cppo.runs.plan import make_plan
 from cppo.settings import describe, replace
 from cppo.types import Box, Discrete, MultiDiscrete
 
 OPTIMUM = {"ProbeBox": 3.0, "ProbeTwo": 8.0, "ProbeDiscrete": 5.625, "ProbeState": 2.5}
 UNLIMITED = {"ProbeBox": 10.0, "ProbeTwo": 20.0, "ProbeDiscrete": 10.0, "ProbeState": 10.0}
 IGNORES = ("ppo", "trpo", "mpo")
-SWINGS = ("ppo_lag", "trpo_lag", "focops")  # the price circles around the right one: its time average is what is right
+SWINGS = (
+    "ppo_lag",
+    "trpo_lag",
+    "focops",
+    "cup",
+)  # the price circles around the right one: its time average is what is right
+SHY = (
+    "cppo",
+    "cpo_hyst",
+    "ctrpo",
+    "p3o",
+    "c3po",
+    "ipo",
+)  # recovery goes on below the limit, or noise above it weighs more
+KIN = ("cpo_hyst", "crpo", "c3po", "ipo")  # one rule apart from another row
 SMALL = {"hidden": (16, 16), "num_envs": 20, "batch_size": 200}
 ON = {"value_epochs": 4, "value_minibatches": 2}
 FIRST = {"epochs": 10, "minibatches": 2, "policy_rate": 2e-3}
+# Reward and cost are one signal in the probes: estimated with different λ, or by critics that lag, they look like two.
+CPPO = {"gae_decay": 0.9, "cost_gae_decay": 0.9, "value_epochs": 20}
 OFF = {"value_steps": 20, "value_batch": 64, "replay_size": 4000, "states": 128, "actions": 16}
-
-
-@pytest.fixture(autouse=True)
-def quick_compilation():
-    """Compiling takes longer than running these."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def learn(name: str, env: str, iterations: int, **changes):
@@ -38,12 +49,13 @@ def learn(name: str, env: str, iterations: int, **changes):
     spec = envs.spec(env)
     algorithm.check(spec)
     known = {field for field, _, _ in describe(algorithm.settings)}
-    chosen = {k: v for k, v in (SMALL | ON | FIRST | OFF).items() if k in known}
+    small = SMALL | ON | FIRST | OFF | (CPPO if name == "cppo" else {})
+    chosen = {k: v for k, v in small.items() if k in known}
     settings = replace(
         algorithm.settings(), chosen | presets.PAIR.get((name, env), {}) | {"cost_limit": spec.cost_limits} | changes
     )
-    learner = Learner(algorithm, envs.build(env, settings.num_envs), [settings] * 3, [0, 1, 2])
-    state, history = learner.start(), []
+    learner = Learner(algorithm, spec, [settings] * 3, [0, 1, 2], envs.build(env, settings.num_envs))
+    state, history = learner.start()[0], []
     for _ in range(iterations):
         state, metrics = learner.iterate(state)
         history.append(metrics)
@@ -61,13 +73,14 @@ def check(name: str, env: str, seen: dict[str, np.ndarray]) -> None:
         late = seen["return"][-len(seen["return"]) // 8 :].mean(axis=0)
         assert np.all(late > 0.93 * UNLIMITED[env]), f"return {late}"
         return
-    below = (
-        0.35 if name == "cppo" else 0.15 if name in SWINGS else 0.06
-    )  # cppo keeps to 0.8 of the limit once it recovered
+    below = 0.10 if name == "cppo" else 0.15 if name in (*SWINGS, *SHY) else 0.06
+    if name in ("cpo_hyst", "ctrpo") and len(limits) > 1:
+        below = 0.30  # each constraint's recovery goes on to 0.8 of its limit, and takes the other's cost along
     above = 0.15 if name in SWINGS else 0.06
     if name in SWINGS:
         earned, cost = earned.mean(keepdims=True), cost.mean(axis=0, keepdims=True)
-        assert np.all(seen["multiplier"][half:].mean(axis=(0, 1)) > 0.3)
+        least = 0.1 if name == "cup" else 0.3  # nats, or reward, for a unit of cost
+        assert np.all(seen["multiplier"][half:].mean(axis=(0, 1)) > least)
     assert np.all(earned > (1 - below) * OPTIMUM[env]), f"return {earned}, cost {cost}"
     assert np.all(cost < (1 + above) * limits), f"return {earned}, cost {cost}"
 
@@ -76,19 +89,21 @@ def iterations(name: str) -> int:
     return 300 if name in SWINGS else 120
 
 
-@pytest.mark.parametrize("name", list(algos.TABLE))
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in KIN)) for n in algos.TABLE])
 def test_learns_the_limit(name):
     check(name, "ProbeBox", learn(name, "ProbeBox", iterations(name)))
 
 
 def test_cppo_with_feedback_asks_for_a_share_of_its_reach():
     """(No test of learning: where reward and cost are one signal, as here, docs/maths.md says why feedback fails.)"""
-    chosen = presets.PAIR["cppo", "PointGoal1"]
+    chosen = presets.PAIR["cppo", "PointPush1"]
     seen = learn("cppo", "ProbeBox", 6, **(chosen | {"minibatches": 2}))
-    missed = steering.miss(seen["watched_cost"], 0.96 * np.array(envs.spec("ProbeBox").cost_limits))
-    pressure = np.cumsum(chosen["feedback"] * missed, axis=0)  # neither bound is met so early
+    wanted = chosen["aim"] * jnp.array(envs.spec("ProbeBox").cost_limits)
+    of_all = lambda rule: jnp.vectorize(rule, signature="(c),(c)->(c)")  # noqa: E731  (iteration, seed, constraint)
+    missed = of_all(feedback.miss)(jnp.asarray(seen["watched_cost"]), wanted)
+    pressure = jnp.cumsum(chosen["feedback"] * missed, axis=0)  # neither bound is met so early
     np.testing.assert_allclose(seen["pressure"], pressure, rtol=1e-4)
-    np.testing.assert_allclose(seen["tilt"], steering.asked(pressure, missed, 0.95), atol=2e-3)
+    np.testing.assert_allclose(seen["tilt"], of_all(partial(feedback.asked, tilt=0.95))(pressure, missed), atol=2e-3)
     assert not seen["recovering"].any()
 
 
@@ -96,7 +111,8 @@ def test_cppo_with_feedback_asks_for_a_share_of_its_reach():
 @pytest.mark.parametrize("env", ["ProbeTwo", "ProbeDiscrete", "ProbeState"])
 @pytest.mark.parametrize("name", list(algos.TABLE))
 def test_learns_the_other_probes(name, env):
-    length = 3 * iterations(name) if env == "ProbeTwo" and name in SWINGS else 2 * iterations(name)
+    slow = name == "cppo" or (env == "ProbeTwo" and name in SWINGS)
+    length = (3 if slow else 2) * iterations(name)
     check(name, env, learn(name, env, length))
 
 
@@ -121,12 +137,12 @@ def test_cpo_meets_two_limits_and_its_line_search_tells_the_truth():
 @pytest.mark.parametrize("name", list(algos.TABLE))
 def test_every_method_has_settings_for_every_environment(name):
     for env in envs.names():
-        values = plan.make(name, env).settings
+        values = make_plan(name, env).settings
         assert values.batch_size % values.num_envs == 0
 
 
 def test_tables_say_what_a_method_takes():
     for row in algos.TABLE.values():
         factorised = () if row.name in ("mpo", "cvpo") else (MultiDiscrete,)  # they sample every choice of a state
-        assert row.actions == (Box, Discrete, *factorised) and row.constraints == "any"
+        assert row.actions == (Box, Discrete, *factorised)
         assert row.reference and row.constraint

@@ -3,16 +3,21 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from cppo import cli
-from cppo.cli import _repeat_set, main
+from cppo.commands import cli
+from cppo.commands import eval as eval_command
+from cppo.commands.cli import main
+from cppo.commands.words import _repeat_set
 from cppo.types import UsageError
+
+OLD = Path(__file__).parents[1] / "data" / "old"
 
 
 def cppo(*words, code=0):
-    done = subprocess.run([sys.executable, "-m", "cppo.cli", *map(str, words)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "cppo", *map(str, words)], capture_output=True, text=True)
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
 
@@ -102,9 +107,10 @@ def test_errors_are_printed_as_they_are(text, capsys, monkeypatch):
 def test_names_with_brackets_are_printed_as_they_are(capsys, monkeypatch):
     found = {"algo": "ppo", "env": "module[/x]:Name", "cost_limits": {"cost[left]": 1.0}}
     number = {"mean": 0.5, "half_width": 0.1}
-    row = {"seed": 0, "actions": "sampled", "return": number, "cost": {"cost[left]": number}, "feasible": True}
-    monkeypatch.setattr(sys.modules["cppo.evaluate"], "evaluate", lambda *_, **__: found | {"policies": [row]})
-    monkeypatch.setattr(cli, "console", cli.Console(width=200))
-    main(["eval", "no/such/run"])
+    cost = number | {"worst_tenth": 0.9, "over": 0.0}
+    row = {"seed": 0, "actions": "sampled", "return": number, "cost": {"cost[left]": cost}, "feasible": True}
+    monkeypatch.setattr("cppo.policies.evaluate.evaluate", lambda *_, **__: found | {"policies": [row]})
+    monkeypatch.setattr(eval_command, "console", cli.Console(width=200))
+    main(["eval", str(OLD / "finished")])
     out = capsys.readouterr().out
     assert "ppo on module[/x]:Name" in out and "cost[left] (limit 1)" in out

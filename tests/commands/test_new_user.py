@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 QUICK = "--steps 20000"
 SHORTER = {
     "cppo compare --env PointCircle --algos cppo,cpo,ppo_lag": f"{QUICK} --seeds 1",
-    "cppo study paper --budget 25m": "--only PointCircle --algos cppo --seeds 1 --steps 5000",
+    "cppo study paper --stop-after 25m": "--only PointCircle --algos cppo --seeds 1 --steps 5000",
     "cppo tune --env PointCircle --set-space kl=0.005:0.05:log": "--trials 2 --seeds 1 --steps 5000",
     "cppo train --env HalfCheetah-v5 --cost my_costs:speed --cost-limit 50": "--steps 2000 --seeds 1 "
     "--set batch_size=1000 num_envs=2",
@@ -93,17 +93,17 @@ def test_the_tutorial_from_an_empty_directory(wheel, tmp_path):
 @pytest.mark.slow
 def test_an_algorithm_of_ones_own_from_the_wheel(wheel, tmp_path):
     (_, code), (_, commands) = blocks(ROOT / "docs" / "adding-an-algorithm.md")
-    (tmp_path / "p3o.py").write_text(code)
+    (tmp_path / "soft.py").write_text(code)
     said = follow(installed(blocks(ROOT / "docs" / "tutorial.md")[0][1], wheel) + commands, tmp_path)
     assert "24,000" in said
-    assert "p3o:P3O on ProbeBox: 50 episodes each" in said
+    assert "soft:SOFT on ProbeBox: 50 episodes each" in said
 
 
 @pytest.mark.slow
 def test_the_readme_from_an_empty_directory(wheel, tmp_path):
     text = (ROOT / "README.md").read_text()
     assert f"`{QUICK}`" in text
-    (cost,) = re.findall(r"`my_costs.py` in the working directory holds `([^`]*)`", text)
+    (cost,) = re.findall(r"`my_costs.py` in the working directory holds\s+`([^`]*)`", text)
     (tmp_path / "my_costs.py").write_text(cost)
     lines = [line for language, body in blocks(ROOT / "README.md") if language == "sh" for line in body.splitlines()]
     lines = [line.split("#")[0].strip() for line in lines if line.startswith("cppo ")]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cppo.cli import _local_ray, main
+from cppo.commands.cli import main
+from cppo.commands.words import _local_ray
 from cppo.study import execute
 from cppo.study.definition import Part, Study
 
@@ -31,7 +32,7 @@ def test_list_runs_nothing(tmp_path, capsys):
         (("study", "papers"), "unknown study 'papers'"),
         (("study", "nothing.toml"), "there is no study nothing.toml"),
         (("study", "paper", "--only", "PointGoal9"), "has no environment 'PointGoal9'"),
-        (("study", "paper", "--budget", "soon", "--out", "/dev/null/x"), "--budget 'soon'"),
+        (("study", "paper", "--stop-after", "soon", "--out", "/dev/null/x"), "--stop-after 'soon'"),
         (("study", "paper", "--seeds", "0"), "seeds is 0"),
         (("study", "paper", "--lanes", "-1", "--out", "/dev/null/x"), "--lanes is -1; it must be at least 0"),
         (("report", "no/such/folder"), "holds no study"),
@@ -58,7 +59,7 @@ def test_only_runs_that_failed_are_to_be_tried_again(tmp_path, capsys, monkeypat
     (tmp_path / "two.toml").write_text(TOML)
 
     def said(*failed):
-        monkeypatch.setattr(execute, "execute", lambda *_: execute.Outcome([], [], list(failed)))
+        monkeypatch.setattr(execute, "execute", lambda *_: execute.Progress([], [], list(failed)))
         with pytest.raises(SystemExit) as stop:
             main(["study", str(tmp_path / "two.toml"), "--out", str(tmp_path / "out")])
         assert stop.value.code == 1

@@ -9,16 +9,16 @@ import sys
 import jax
 import numpy as np
 import pytest
+from worlds import build
 
 import cppo
-from cppo.envs.mujoco_tasks import build
 
 # Return and its deviation over ten episodes of the original under uniformly random actions.
 RANDOM_POLICY = {"PointGoal1": (0.106, 0.681), "PointPush1": (0.026, 0.344)}
 MANY = """
 import resource, sys, jax, numpy as np
-from cppo.envs.mujoco_tasks import build
-env = build(sys.argv[1], 10_000)
+from cppo.envs import build
+env = build(sys.argv[1], 10_000, "threads")
 state, _ = env.init(np.asarray(jax.random.split(jax.random.PRNGKey(0), 10_000)))
 state, _ = env.advance(state, np.zeros((10_000, env.spec.action.size)))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
@@ -57,7 +57,8 @@ def test_memory_stays_flat():
 
 ELSEWHERE = """
 import jax, numpy as np
-from cppo.envs import safety_gym, ant_circle
+from cppo.envs.safety_gym import threads as safety_gym
+from cppo.envs.ant_circle import threads as ant_circle
 cpu, other = jax.devices()
 jax.config.update("jax_default_device", other)  # what a GPU would be: the learner's device
 seen = set()
@@ -65,9 +66,9 @@ def watch(tree, original=safety_gym.as_numpy):
     seen.update(device for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array) for device in leaf.devices())
     return original(tree)
 safety_gym.as_numpy = ant_circle.as_numpy = watch
-from cppo.envs.mujoco_tasks import build
+from cppo.envs import build
 for name, size in (("PointGoal1", 2), ("AntCircle", 8)):
-    env = build(name, 2)
+    env = build(name, 2, "threads")
     state, _ = env.init(jax.random.split(jax.random.PRNGKey(0), 2))
     state, step = env.advance(state, jax.numpy.zeros((2, size)))
     assert isinstance(step.obs, np.ndarray) and state.age.dtype == np.int32
@@ -96,7 +97,9 @@ def test_training_on_threads_resumes_exactly(tmp_path):
 
     def rows(run):
         lines = (run.folder / "metrics.jsonl").read_text().splitlines()
-        return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+        return [
+            {key: value for key, value in json.loads(line).items() if key not in ("seconds", "check")} for line in lines
+        ]
 
     whole = cppo.train("ppo", "PointPush1", steps=800, out=tmp_path / "whole", settings=settings, **how)
     cppo.train("ppo", "PointPush1", steps=400, out=tmp_path / "half", settings=settings, **how)

@@ -4,8 +4,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from cppo.envs.physics.models import ant_model, navigation_model
-from cppo.envs.tasks.scenes import SCENES
+from cppo.envs.ant_circle.physics import ant_model
+from cppo.envs.safety_gym.models import navigation_model
+from cppo.envs.safety_gym.scenes import SCENES
 
 
 def close(value, expected):

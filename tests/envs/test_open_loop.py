@@ -1,14 +1,9 @@
 """A hundred steps in open loop against the original, robots alone on the floor (recorded, MuJoCo 2.3.3)."""
 
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
-
-from cppo.envs.mujoco_tasks import build
-
-FOLDER = Path(__file__).parent.parent / "data"
+from worlds import FOLDER, build
 
 
 @pytest.mark.parametrize(("name", "runs"), [("CarCircle0", 2), ("PointCircle0", 2)])

@@ -1,17 +1,16 @@
 """One step from every recorded state of the originals (safety-gymnasium 1.0.0 and gym's Ant, MuJoCo 2.3.3)."""
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from worlds import recording
 
-import cppo
-from cppo.envs.replay import navigation_state, replay
-from cppo.envs.tasks.scenes import SCENES, Scene
+from cppo.envs import replay
+from cppo.envs.safety_gym.recordings import navigation_state
+from cppo.envs.safety_gym.scenes import SCENES, Scene
 from cppo.types import UsageError
 
-FOLDER = Path(__file__).parent.parent / "data"  # every third recorded row, all modes, float64 as recorded
 NAMES = ["PointGoal1", "PointPush1", "CarPush1"]
 # Modes that touch no object. PointPush1 and CarPush1 push the box towards the goal as well.
 FREE = {
@@ -22,12 +21,6 @@ FREE = {
 # Median and 95th percentile of one step that drives at the object, measured with MuJoCo 3.17 against 2.3.3, in m.
 CONTACT = {"PointGoal1": (1.1e-16, 1.1e-4), "PointPush1": (9e-16, 1.7e-4), "CarPush1": (1.1e-4, 2e-3)}
 EDGE = 1e-5  # m, thresholds are not compared nearer than this
-
-
-@cache
-def recording(name: str) -> dict[str, np.ndarray]:
-    with np.load(FOLDER / f"{name}.npz") as data:
-        return {key: data[key] for key in data.files}
 
 
 @cache
@@ -113,13 +106,6 @@ def test_ant_circle():
         for key in ("qpos_next", "qvel_next", "xpos_next", "reward"):
             assert np.median(np.abs(step[key] - data[key])[rows]) <= 1e-9, (mode, key)
     assert np.quantile(np.abs(step["xpos_next"] - data["xpos_next"]), 0.99) <= 1e-9
-
-
-def test_replay_has_two_spellings():
-    data = recording("PointGoal1")
-    few = {key: value[:3] for key, value in data.items()}
-    ours = cppo.envs.replay("PointGoal1", few, "threads")
-    np.testing.assert_array_equal(ours["obs"], cppo.envs.replay.replay("PointGoal1", few)["obs"])
 
 
 def test_what_a_recording_lacks_is_named():

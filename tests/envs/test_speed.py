@@ -2,9 +2,10 @@
 
 import sys
 
+import numpy as np
 import pytest
 
-from cppo.cli import main
+from cppo.commands.cli import main
 from cppo.envs import speed
 from cppo.types import UsageError
 
@@ -12,7 +13,7 @@ from cppo.types import UsageError
 def test_the_command_prints_both_rates(capsys):
     main(["bench", "env", "PointCircle1", "--worlds", "2", "--blocks", "1", "--block", "2"])
     said = capsys.readouterr().out
-    assert "PointCircle1" in said and "by CPU" in said
+    assert "PointCircle1" in said and "by CPU" in said and "wanted: the least ratio" in said
 
 
 @pytest.mark.slow
@@ -24,7 +25,15 @@ def test_both_sides_are_measured_in_wall_and_cpu_time():
 
 def test_a_jitted_environment_has_no_raw_rate():
     found = speed.measure("ProbeBox", 4, "auto", blocks=1, block=2)
-    assert found.rate > 0 and found.raw is None and found.ratio is None
+    assert found.rate > 0 and found.raw is None and found.ratio is None and found.simulated is None
+    assert 0 < found.called < np.inf
+
+
+def test_the_command_says_where_pure_jax_spends_its_time(capsys):
+    main(["bench", "env", "PointCircle", "--blocks", "2", "--block", "50"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "PointCircle is pure JAX" in said and "of that time goes into the calls" in said
+    assert "wanted:" not in said and "100%" not in said
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,19 @@
 """MuJoCo Warp against the recordings of the originals and against the threads backend; needs an NVIDIA GPU."""
 
-from functools import cache
-from pathlib import Path
+import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from worlds import recorded_costs, recording
 
 import cppo
-from cppo.envs.replay import replay
+from cppo.envs import replay
 from cppo.networks import scale_action
+from cppo.runs.sealed import write_sealed
 from cppo.types import UsageError
 
-FOLDER = Path(__file__).parent.parent / "data"
 NAMES = ["PointGoal1", "PointPush1", "CarPush1"]
 FREE = {  # modes that touch no object
     "PointGoal1": ["random", "small", "seek_goal", "hazard"],
@@ -23,19 +23,6 @@ FREE = {  # modes that touch no object
 # Median and 95th percentile of a step that pushes, of MuJoCo 3.17 against the 2.3.3 of the recordings, in m.
 CONTACT = {"PointGoal1": (1.1e-16, 1.1e-4), "PointPush1": (9e-16, 1.7e-4), "CarPush1": (1.1e-4, 2e-3)}
 FLOAT32 = 1e-4  # largest median error of one step
-
-
-@cache
-def recording(name: str) -> dict[str, np.ndarray]:
-    with np.load(FOLDER / f"{name}.npz") as data:
-        return {key: data[key] for key in data.files}
-
-
-def recorded_costs(data: dict[str, np.ndarray]) -> np.ndarray:
-    """The original's costs as our constraints."""
-    if "cost_vases_contact" in data:
-        return np.stack([data["cost_hazards"], np.maximum(data["cost_vases_contact"], data["cost_vases_velocity"])], 1)
-    return np.stack([data["cost_hazards"], data["cost_pillars"]], 1) if "cost_pillars" in data else data["cost"]
 
 
 def row_error(seen: dict[str, np.ndarray], data: dict[str, np.ndarray], key: str, rows: np.ndarray) -> np.ndarray:
@@ -125,9 +112,9 @@ def test_worlds_restart_staggered_and_never_overflow(name, capsys):
 @pytest.mark.gpu
 def test_a_world_follows_the_threads_backend():
     """The same layout under the same actions: free of contact the two stay together for 50 steps."""
-    from cppo.envs import safety_gym
-    from cppo.envs.tasks.scenes import SCENES
-    from cppo.envs.warp_tasks import Bodies
+    from cppo.envs.mujoco.warp import Bodies
+    from cppo.envs.safety_gym import threads as safety_gym
+    from cppo.envs.safety_gym.scenes import SCENES
 
     warp, threads = cppo.envs.build("PointGoal1", 64, "warp"), safety_gym.SafetyGymEnv(SCENES["PointGoal1"], 64)
     keys = jax.random.split(jax.random.PRNGKey(1), 64)
@@ -153,20 +140,21 @@ def test_compiled_steps_are_single_steps(name):
     Sums in another order differ in their last digits, and contacts amplify that from step to step (an accelerometer
     most): the first of four steps is held closely, of the others the median world.
     """
-    from cppo import collect, plan
+    from cppo.runs.group import Group
+    from cppo.runs.plan import make_plan
 
     steps, parted = 4, []
-    learner = plan.make("ppo", name, backend="warp", settings={"num_envs": 64, "batch_size": 64 * steps}).learner()
-    state = learner.start()
-    leaves, structure = jax.tree.flatten((learner.settings, state.agent))
-    collector = collect.DeviceCollector(learner.env, learner.act_lanes, steps)
-    there, obs = state.host_env, state.worlds.obs
+    group = Group([make_plan("ppo", name, backend="warp", settings={"num_envs": 64, "batch_size": 64 * steps})])
+    state = group.start()
+    start = state.sections[0].key
+    structure, leaves, obs, _ = group.acting(state, [start])
+    there, env = state.host_env, group.env
     for number in range(10):
         here = jax.tree.map(jnp.copy, there)
-        keys = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(state.key)
-        there, obs, rollout = collector(structure, leaves, there, obs, keys)
+        keys = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(start)
+        there, obs, rollout = group.collector(structure, leaves, there, obs, keys)
         for t in range(steps):
-            here, step = learner.env.advance(here, scale_action(learner.env.spec, rollout.action[0, t]))
+            here, step = env.advance(here, scale_action(env.spec, rollout.action[0, t]))
             far = np.abs(np.asarray(step.final_obs - rollout.next_obs[0, t])).max(axis=-1)
             off = np.abs(np.asarray(step.reward - rollout.reward[0, t]))
             parted.append((np.median(off), np.median(far), np.mean(far > 1e-2)))
@@ -179,10 +167,9 @@ def test_compiled_steps_are_single_steps(name):
 
 @pytest.mark.gpu
 def test_an_overflow_is_reported(capsys):
-    from cppo.envs.physics.models import navigation_model
-    from cppo.envs.physics.warp import WarpPhysics
-    from cppo.envs.tasks.scenes import SCENES
-    from cppo.envs.warp_tasks import Watch
+    from cppo.envs.mujoco.warp import WarpPhysics, Watch
+    from cppo.envs.safety_gym.models import navigation_model
+    from cppo.envs.safety_gym.scenes import SCENES
 
     env = cppo.envs.build("PointPush1", 8, "warp")
     state, _ = env.init(jax.random.split(jax.random.PRNGKey(0), 8))
@@ -216,7 +203,8 @@ def test_what_a_gpu_trained_is_used_without_one(tmp_path):
     out = tmp_path / "run"
     cppo.train("ppo", "PointGoal0", backend="threads", steps=40, settings=settings, out=out, tensorboard=False)
     config = out / "config.json"
-    config.write_text(config.read_text().replace('"threads"', '"warp"'))
+    saved = {name: value for name, value in json.loads(config.read_text()).items() if name != "sha256"}
+    write_sealed(config, saved | {"backend": "warp"})
     run = cppo.load(out)
     assert run.plan.backend == "warp"
     assert run.act(np.zeros((3, 28))).shape == (3, 2)

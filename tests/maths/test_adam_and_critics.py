@@ -36,6 +36,14 @@ def test_minibatches_are_disjoint():
     assert len(set(index.ravel().tolist())) == 100
 
 
+def test_minibatches_are_shuffled_anew_by_every_key():
+    one, other = (minibatch.shuffled(jax.random.PRNGKey(seed), 1000, 10) for seed in (0, 1))
+    for index in (one, other):
+        assert 0.3 < np.mean(np.diff(index.ravel()) > 0) < 0.7
+        assert abs(np.asarray(index).mean(axis=1) - 499.5).max() < 150
+    assert np.mean(one == other) < 0.05
+
+
 def test_critic_fits_a_line():
     obs = jax.random.normal(jax.random.PRNGKey(0), (512, 1))
     critic = critics.init({"a": jnp.zeros(()), "b": jnp.zeros(())})

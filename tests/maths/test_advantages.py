@@ -29,8 +29,8 @@ def test_only_a_true_end_drops_the_future(terminated, truncated, expected):
 
 def test_decay_one_is_the_monte_carlo_advantage():
     rng = np.random.default_rng(0)
-    reward, value = rng.normal(size=(2, 20, 3)).astype(np.float32)
-    next_value = np.concatenate([value[1:], np.zeros((1, 3), np.float32)])
+    reward, value = jnp.asarray(rng.normal(size=(2, 20, 3)), jnp.float32)
+    next_value = jnp.concatenate([value[1:], jnp.zeros((1, 3))])
     last = np.zeros((20, 3), bool)
     last[-1] = True
     got = gae(reward, value, next_value, jnp.asarray(last), jnp.zeros((20, 3), bool), 0.9, 1.0)

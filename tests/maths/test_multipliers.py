@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo import checkpoint
 from cppo.algos.focops import FOCOPSSettings
 from cppo.algos.ppo import PPOLagSettings
 from cppo.algos.trpo import TRPOLagSettings
 from cppo.maths import multipliers
 from cppo.maths.multipliers import ASCENT, LAGRANGIAN, NONE, PID, Ascent, Control, Lagrangian
+from cppo.runs import checkpoint
 from cppo.types import UsageError
 
 LIMIT = jnp.array([25.0, 5.0])

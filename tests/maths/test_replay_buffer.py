@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cppo import envs
-from cppo.maths import adam, first_order, q_critics, replay
+from cppo.maths import adam, first_order, q_critics
+from cppo.maths import replay_buffer as replay
 from cppo.types import Batch, UsageError
 
 
@@ -89,11 +90,8 @@ def test_descent_stops_at_the_divergence_it_was_given():
         jnp.zeros(()),
         adam.init(jnp.zeros(())),
         jax.random.PRNGKey(0),
+        first_order.Descent(kl=0.01, policy_rate=0.03, epochs=50, minibatches=2),
         samples=4,
-        rate=0.03,
-        kl_limit=0.01,
-        epochs=50,
-        minibatches=2,
     )
     assert done.stopped and done.epochs == 3
     np.testing.assert_allclose(done.params, 0.12, rtol=1e-4)  # one step of 0.03 beyond 0.09

@@ -73,6 +73,17 @@ def test_conjugate_gradient_is_a_direct_solve():
     np.testing.assert_allclose(few.residual, jnp.linalg.norm(b - matrix @ few.x) / jnp.linalg.norm(b), rtol=1e-6)
 
 
+def test_conjugate_gradient_takes_the_steps_of_the_library_s():
+    """The same iterates as ``jax.scipy``'s, which says nothing of how far it came."""
+    root = np.random.default_rng(3).normal(size=(8, 8))
+    matrix, b = jnp.asarray(root @ root.T + 0.1 * np.eye(8)), jnp.ones(8)
+    for steps in (1, 3, 6):
+        theirs, said = jax.scipy.sparse.linalg.cg(lambda x: matrix @ x, b, tol=0.0, maxiter=steps)
+        found = trust_region.conjugate_gradient(lambda x: matrix @ x, b, iterations=steps, tolerance=0.0)
+        assert found.x == pytest.approx(np.asarray(theirs), rel=1e-3, abs=1e-4) and said is None
+        assert int(found.iterations) == steps
+
+
 def test_conjugate_gradient_of_nothing_is_nothing():
     found = trust_region.conjugate_gradient(lambda x: 2.0 * x, jnp.zeros(3), iterations=10)
     assert np.all(found.x == 0) and found.iterations == 0 and found.residual == 0

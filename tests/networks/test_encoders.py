@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import worlds
 
 import cppo
-from cppo import algos, encoders, envs
+from cppo import algos, envs
 from cppo.envs.batched import Transition
 from cppo.envs.history import History
 from cppo.maths.distributions import IMPOSSIBLE, Categorical, FactorisedCategorical
-from cppo.networks import networks_for
+from cppo.networks import encoders, networks_for
 from cppo.settings import replace
 from cppo.types import Batch, Box, Discrete, EnvSpec, Episodes, MultiDiscrete, UsageError
 
@@ -76,6 +77,25 @@ def test_usage_errors(encoder, words):
         networks(encoder=encoder)
 
 
+@pytest.mark.parametrize("shape", [(24, 24, 3), (7, 10, 2), (3, 12, 13), (1, 1, 1)])
+def test_the_products_are_the_convolutions_of_the_layers(shape):
+    """The weights are those of Equinox's layers, so that saved policies stay what they were."""
+    cnn = encoders.CNN(shape, key=jax.random.PRNGKey(0))
+    picture = jax.random.uniform(jax.random.PRNGKey(1), shape)
+    x = picture if cnn.channels_first else jnp.moveaxis(picture, -1, 0)
+    for layer in cnn.layers:
+        x = jax.nn.relu(layer(x))
+    np.testing.assert_allclose(cnn(picture), x.reshape(-1), rtol=1e-5, atol=1e-6)
+
+
+def test_lanes_of_pictures_need_no_convolution_of_the_compiler():
+    """Which would take minutes there: a batch of weights makes it one of grouped channels."""
+    make = jax.vmap(lambda key: encoders.CNN((24, 24, 3), key=key))
+    slope = jax.vmap(jax.grad(lambda cnn, picture: cnn(picture).sum()))
+    cnns, pictures = make(jax.random.split(jax.random.PRNGKey(0), 2)), jnp.ones((2, 24, 24, 3))
+    assert "conv_general_dilated" not in str(jax.make_jaxpr(slope)(cnns, pictures))
+
+
 def test_pictures_of_any_size():
     for shape in ((2, 3, 1), (84, 84, 4), (4, 84, 84)):
         assert encoders.features(encoders.CNN, shape) > 0
@@ -138,7 +158,7 @@ class Recall:
 
 @pytest.mark.slow
 def test_a_gru_remembers_what_an_mlp_cannot_know(tmp_path, monkeypatch):
-    monkeypatch.setitem(envs.JAX_WORLDS, "Recall", Recall)
+    worlds.offer(monkeypatch, "Recall", Recall())
     settings = {"batch_size": 1200, "num_envs": 50, "policy_rate": 3e-3, "kl": 0.05, "value_epochs": 5, "epochs": 10}
 
     def train(encoder):

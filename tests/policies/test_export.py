@@ -13,14 +13,14 @@ import pytest
 
 import cppo
 from cppo import algos
-from cppo.cli import main
-from cppo.export import hub, onnx_file, stablehlo
+from cppo.commands.cli import main
 from cppo.networks import networks_for
-from cppo.run import Policy
+from cppo.policies.export import hub, onnx_file, stablehlo
+from cppo.runs.run import Policy
 from cppo.settings import replace
 from cppo.types import Box, Discrete, EnvSpec, MultiDiscrete, UsageError
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "run_onnx.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "run_onnx.py"
 BOX = Box((-1.0, 0.0), (3.0, 0.5))
 
 
@@ -44,7 +44,7 @@ def policy(action=BOX, obs_shape=(5,), algo="ppo", **changes):
     [
         {},
         {"activation": "silu", "hidden": (16, 8, 4)},
-        {"activation": "elu", "normalise_obs": False, "ignore": (1,), "critic_clock": True},
+        {"activation": "elu", "normalise_obs": False, "ignore": (1,), "critic_clock": True, "hold": 5},
         {"action": Discrete(4), "activation": "relu"},
         {"action": MultiDiscrete((2, 5, 3))},
         {"obs_shape": (12, 9, 2)},
@@ -58,6 +58,7 @@ def test_onnx_gives_our_outputs(made, tmp_path):
     assert 0.0 <= onnx_file.check(ours, path, cost_critic=True) <= 1e-5
     session = onnxruntime.InferenceSession(path.read_bytes())
     assert session.get_outputs()[-1].name == "cost_value"
+    assert session.get_modelmeta().custom_metadata_map["hold"] == str(made.get("hold", 1))
     obs = np.random.default_rng(1).standard_normal((3, *ours.spec.obs_shape)).astype(np.float32)
     fed = {"obs": obs} | ({"age": np.zeros(3, np.float32)} if made.get("critic_clock") else {})
     action, sampled = session.run(["action", "sampled_action"], fed)
@@ -103,6 +104,8 @@ def test_stablehlo_gives_our_actions(tmp_path):
     seed = jax.random.PRNGKey(4)
     np.testing.assert_allclose(sampled.call(obs, seed), ours.act(obs, deterministic=False, seed=4), atol=1e-6)
     assert "stablehlo" in (tmp_path / "policy.mlir").read_text()
+    stablehlo.write(policy(hold=5), tmp_path / "held.stablehlo")
+    assert "held for 5 steps" in (tmp_path / "held.mlir").read_text().splitlines()[0]
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +170,8 @@ def test_push_and_pull(run, tmp_path, monkeypatch):
         def upload_folder(self, repo_id, folder_path):
             stored[repo_id] = folder_path
 
-    library = types.SimpleNamespace(HfApi=Api, snapshot_download=stored.__getitem__)
+    library = types.ModuleType("huggingface_hub")
+    vars(library).update(HfApi=Api, snapshot_download=stored.__getitem__)
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     main(["export", str(run.folder), "--format", "hub", "--out", str(tmp_path / "hub"), "--push", "me/probe"])
     np.testing.assert_array_equal(cppo.load("hf://me/probe").act(np.ones(1)), run.act(np.ones(1)))

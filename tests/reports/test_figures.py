@@ -4,10 +4,11 @@ import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from study.browser import CHROMIUM, Browser
+from reports.browser import CHROMIUM, Browser
 
-from cppo.plots import LIMIT_COLOUR
-from cppo.study import figures, report
+from cppo.reports import figures, report
+from cppo.reports.geometry import geometry
+from cppo.reports.style import LIMIT_COLOUR
 
 NAMES = ("hazards", "vases")
 
@@ -79,7 +80,7 @@ def test_unknown_values_stay_gaps_and_are_not_spread():
 
 
 def test_geometry_of_seeds_of_unequal_length_with_the_trust_region_in_view():
-    figure = figures._geometry(group([seed(1, 10), seed(3, 20, points=7)]))
+    figure = geometry(group([seed(1, 10), seed(3, 20, points=7)]))
     axis = figure.axes[0]
     steps, mean = axis.get_lines()[0].get_data()
     assert steps[-1] == 100 and np.ma.filled(mean, np.nan)[4] == pytest.approx(0.002)

@@ -5,12 +5,17 @@ import json
 import numpy as np
 import pytest
 
-from cppo import log
-from cppo import plan as plans
-from cppo.saving import Saver
-from cppo.study import execute, figures, measure, report, results, tables
+from cppo.reports import figures, measure, report, tables
+from cppo.reports import records as results
+from cppo.reports.seeds import KL_TO_VARIANCE
+from cppo.reports.summaries import path_summaries, summaries
+from cppo.runs.checkpoint import checkpoints_of
+from cppo.runs.learner import learner_for
+from cppo.runs.plan import make_plan
+from cppo.runs.saving import Saver
+from cppo.runs.sealed import write_json
+from cppo.study import execute
 from cppo.study.definition import Part, Study
-from cppo.train import checkpoints_of
 from cppo.types import UsageError
 
 SMALL = {"hidden": (8,), "epochs": 4, "value_epochs": 1, "exact": False}  # quick to compile
@@ -20,7 +25,7 @@ SMALL = {"hidden": (8,), "epochs": 4, "value_epochs": 1, "exact": False}  # quic
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     part = Part(envs=["ProbeBox"], algos=["cppo"], seeds=1, steps=4_000, settings=SMALL)
-    execute.execute(Study("small", [part]), folder, execute.Options(show=False))
+    execute.execute(Study("small", [part]), folder, execute.StudyOptions(show=False))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure, "WAYPOINTS", (2,))
         patch.setattr(measure, "BETAS", (0.0, 1.0))
@@ -51,23 +56,22 @@ def test_paths_lie_in_the_plane_of_the_advantages(folder):
 
 def test_update_times_and_paths_reach_tables_figures_and_page(folder, tmp_path):
     record = results.load(folder)
-    (row,) = results.summaries(record)
+    (row,) = summaries(record)
     assert 0 < row["update_seconds"] < 100
-    assert 0.02 <= row["updates"]["target_kl"] <= 0.02 / results.KL_TO_VARIANCE
+    assert 0.02 <= row["updates"]["target_kl"] <= 0.02 / KL_TO_VARIANCE
     text = tables.render(record)
     assert "ms |" in text and "paths of recovery updates" in text
-    for head in (tables.UPDATES_HEAD, tables.PATHS_HEAD):
-        assert "| " + " | ".join(head) + " |" in text
+    assert "|  | steps to limit | to 90% |" in text and "| β | targets | arrive |" in text
     assert "paths-ProbeBox.png" in {path.name for path in figures.write(record, tmp_path)}
     assert '"pathRows":[{' in report.render(record, [])
 
 
 def test_each_seed_of_a_run_is_measured_by_itself(tmp_path, monkeypatch):
-    plan = plans.make("cppo", "ProbeBox", seeds=2, seed=3, steps=400, settings=SMALL)
-    start = plan.learner().start()
+    plan = make_plan("cppo", "ProbeBox", seeds=2, seed=3, steps=400, settings=SMALL)
+    start = learner_for([plan], plan.build_env(plan.settings.num_envs)).start()[0]
     plan.save(tmp_path, {})
     Saver(checkpoints_of(tmp_path)).save(1, start, {})
-    log.write_json(tmp_path / "summary.json", {"steps": 10_000})
+    write_json(tmp_path / "summary.json", {"steps": 10_000, "seeds": [{"seed": 3}, {"seed": 4}]})
 
     def lane_of(place):
         _, state, lane = measure._opened(place)
@@ -75,7 +79,7 @@ def test_each_seed_of_a_run_is_measured_by_itself(tmp_path, monkeypatch):
 
     monkeypatch.setattr(measure, "_recovery", lane_of)
     monkeypatch.setattr(measure, "update_times", lambda groups: list(groups.values()))
-    monkeypatch.setattr(log, "write_json", lambda path, content: found.update(content))
+    monkeypatch.setattr(measure, "write_json", lambda path, content: found.update(content))
     found = {}
     measure.write(tmp_path)
     assert found["update_times"] == [[(3, tmp_path), (4, tmp_path)]]
@@ -96,6 +100,6 @@ def test_a_path_arrives_with_the_first_epoch_within_the_limit():
         {"beta": 1.0, "waypoints": 1, "cost_change": [0, -1, -1, -1], "reward_change": [0, 0, 0, 1], "kl": [0.02]},
     ]
     record = {"measured": {"paths": [{"env": "E", "needed": -2.0, "ways": ways}]}}
-    first, second = results.path_summaries(record)
+    first, second = path_summaries(record)
     assert (first["arrived"], first["epochs"], first["reward_then"], first["cost_share"]) == (1, 2.0, -5.0, 1.5)
     assert (second["arrived"], second["epochs"], second["cost_share"], second["reward"]) == (0, None, 0.5, 1.0)

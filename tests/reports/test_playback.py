@@ -5,16 +5,17 @@ import numpy as np
 import pytest
 
 from cppo import envs
-from cppo import plan as plans
 from cppo.algos import get
 from cppo.networks import networks_for
-from cppo.run import Policy
-from cppo.study import replay, report
+from cppo.reports import playback as replay
+from cppo.reports import report
+from cppo.runs.plan import make_plan
+from cppo.runs.run import Policy
 from cppo.types import UsageError
 
 
 def untrained(env, **settings):
-    plan = plans.make("ppo", env, settings={"hidden": (8, 8), **settings})
+    plan = make_plan("ppo", env, settings={"hidden": (8, 8), **settings})
     networks = networks_for(plan.build_env(1).spec, plan.settings)
     return Policy(networks, plan.settings, get("ppo").init(networks, plan.settings, jax.random.PRNGKey(0)))
 
@@ -22,9 +23,10 @@ def untrained(env, **settings):
 def first_frame(env):
     core = envs.build(env, 1, "threads")
     state, _ = core.init(jax.random.split(jax.random.PRNGKey(0), 1))
-    frame = replay._look(env)(state)
+    view = envs.view(env)
+    frame = view.look(state)
     nothing = np.zeros(2)
-    return replay._episode(env, 0, [frame, frame, frame], nothing, nothing, np.array([False, True]))
+    return replay._episode(view, 0, [frame, frame, frame], nothing, nothing, np.array([False, True]))
 
 
 def test_all_vases_are_shown_within_the_view():
@@ -46,17 +48,32 @@ def test_circle_tasks_show_their_circle_and_walls_and_no_goal(env, axes):
     assert not [one for one in fixed if one["kind"] == "goal"]
 
 
-def test_policies_with_memory_are_replayed():
-    (episode,) = replay.record(untrained("PointCircle", encoder="gru", memory=3), "PointCircle")
+@pytest.mark.parametrize("hold", [1, 5])
+def test_policies_with_memory_are_replayed_as_they_were_trained(hold, monkeypatch):
+    policy, asked = untrained("PointCircle", encoder="gru", memory=3, hold=hold), []
+
+    def act(obs, deterministic, seed):
+        asked.append((np.asarray(obs), Policy.act(policy, obs)))
+        return asked[-1][1]
+
+    monkeypatch.setattr(policy, "act", act)
+    (episode,) = replay.record(policy, "PointCircle", seed=4)
     agent = next(one for one in episode["moving"] if one["kind"] == "agent")
-    assert len(agent["track"]) == len(episode["cost"]) > 2
+    assert len(agent["track"]) == len(episode["cost"]) == 51 and len(asked) == 50 // hold
+    env = make_plan("ppo", "PointCircle", settings={"encoder": "gru", "memory": 3, "hold": hold}).build_env(1)
+    advance, (state, obs), reward = jax.jit(env.advance), env.init(jax.random.split(jax.random.PRNGKey(4), 1)), 0.0
+    for seen, action in asked:
+        np.testing.assert_allclose(seen, obs, atol=1e-6)
+        state, step = advance(state, action)
+        obs, reward = step.obs, reward + step.reward[0]
+    assert sum(episode["reward"]) == pytest.approx(float(reward), abs=0.03)  # rounded to three digits
 
 
 def test_a_replay_that_fails_leaves_the_others(tmp_path, monkeypatch, capsys):
     runs = {("PointCircle", algo, ""): [(0, tmp_path / algo)] for algo in ("cppo", "cpo")}
-    monkeypatch.setattr(report.results, "run_folders", lambda folder: runs)
+    monkeypatch.setattr(report, "finished_runs", lambda folder: runs)
 
-    def of_run(place, seed, episodes, steps):
+    def of_run(place, seed, episodes, steps, checkpoint):
         if place.name == "cppo":
             raise UsageError("no checkpoint\nmore")
         return ["episode"] * episodes

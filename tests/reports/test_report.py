@@ -2,16 +2,22 @@
 
 import json
 import math
+import subprocess
 
 import numpy as np
 import pytest
-from study.browser import CHROMIUM, Browser
+from reports.browser import CHROMIUM, Browser
 
-from cppo import envs, log
-from cppo import plan as plans
+from cppo import envs
 from cppo.networks import Networks
-from cppo.run import Policy
-from cppo.study import figures, replay, report, results, tables
+from cppo.reports import figures, report, tables
+from cppo.reports import playback as replay
+from cppo.reports import records as results
+from cppo.reports.summaries import improvements, summaries
+from cppo.runs.metrics import RunWriter, read_metrics, summarise
+from cppo.runs.plan import make_plan
+from cppo.runs.run import Policy
+from cppo.runs.sealed import plain, write_json
 from cppo.study.definition import Part, Study
 from cppo.study.execute import write_manifest
 from cppo.types import UsageError
@@ -30,10 +36,10 @@ def finished(folder, run, returns, costs):
          "previous_predicted_cost_change": 0.1, "realised_cost_change": 0.2, "seconds": 0.1 * i}
         for i, (r, c) in enumerate(zip(returns, costs, strict=True))
     ]  # fmt: skip
-    with log.RunWriter(place, tensorboard=False) as writer:
+    with RunWriter(place, tensorboard=False) as writer:
         writer.write(rows)
-    summary = log.summarise(log.read_metrics(place), plan.cost_limits, 1.0, plan.iterations * batch)
-    log.write_json(place / "summary.json", summary)
+    summary = summarise(read_metrics(place), plan.cost_limits, 1.0, plan.iterations * batch)
+    write_json(place / "summary.json", summary)
 
 
 @pytest.fixture
@@ -53,7 +59,7 @@ def folder(tmp_path):
         steps = np.arange(20)
         finished(tmp_path, run, steps * 4.0 + run.seed, np.full(20, 6.0 if over else 4.0) + 0.1 * run.seed)
     (tmp_path / "runs" / runs[-1].id).mkdir()
-    log.write_json(tmp_path / "runs" / runs[-1].id / "error.json", {"error": "NaN </script> costs"})
+    write_json(tmp_path / "runs" / runs[-1].id / "error.json", {"error": "NaN </script> costs"})
     return tmp_path
 
 
@@ -63,16 +69,16 @@ def test_the_record_and_its_statistics(folder):
     assert len(record["unfinished"]) == 1 and record["failed"][0]["error"] == "NaN </script> costs"
     first = record["groups"][0]["seeds"][0]
     assert first["final_return"] == pytest.approx(np.mean([18 * 4.0, 19 * 4.0]))
-    assert (first["violation_rate"], first["excess_cost"], first["first_feasible"]) == (0.0, 0.0, 1000.0)
+    assert (first["violation_rate"], first["first_feasible"]) == (0.0, 1000.0)
     assert first["switches"] is None and record["groups"][1]["seeds"][0]["switches"] == 0  # cpo was over throughout
-    cppo, cpo = results.summaries(record)
+    cppo, cpo = summaries(record)
     assert (cppo["rank"], cpo["rank"]) == (1, 2)  # the returns are equal, the limit decides
     assert cppo["updates"]["target_kl"] == pytest.approx(0.0375) and cppo["updates"]["above_two_share"] == 0.01
     assert cppo["updates"]["target_kl_within"] == 0.75  # δ' = 0.02/(2 ln 2 − 1) = 0.0518
     assert cppo["within_count"] == 3 and cpo["within_count"] == 0
     assert cppo["cost"]["cost"].value == pytest.approx(4.1)
-    assert cpo["excess_cost"] == pytest.approx(20 * 20 * 1.1)
-    improvement = results.improvements(record)
+    assert (cppo["excess_cost"], cpo["excess_cost"]) == (0.0, pytest.approx(20_000 / 50 * 1.1))
+    improvement = improvements(record)
     assert improvement[0]["probability"] == (1.0, pytest.approx(0.51, abs=0.01), 1.0)
     with pytest.raises(UsageError, match="holds no study"):
         results.load(folder / "runs" / "nothing")
@@ -102,12 +108,45 @@ def test_figures_tables_and_page_come_from_the_saved_record_alone(folder, tmp_pa
     assert (
         len({line.count("|") for line in results_table.splitlines() if line.startswith("|")}) == 1
     )  # no cell too many
-    assert "| CPPO | 3 |" in text and "85 / 5.5 (paper, Figure 3)" in text and "NaN </script> costs" in text
+    assert "| **CPPO** | 3 |" in text and "85 / 5.5 (paper, Figure 3)" in text and "NaN </script> costs" in text
     assert report.render(again, []).encode() == first["index.html"]
 
 
+def test_what_no_one_commit_would_give_again_is_a_draft(folder, tmp_path):
+    """Runs of a modified tree, or of two commits, come into a repository only when asked for, and marked."""
+    record = results.load(folder)
+    assert record["draft"] == ["the code's commit is not known"]
+    assert "Draft: the code's commit is not known." in tables.render(record)
+    (tmp_path / "figures").mkdir()
+    figures.write(record, tmp_path / "figures")
+    assert "Draft: the code" in (tmp_path / "figures" / "curves.svg").read_text()
+    runs = sorted(path for path in (folder / "runs").iterdir() if (path / "versions.json").is_file())
+    clean = {"git_commit": "a" * 40, "git_modified": False, "code": "x"}
+    for run in runs:
+        write_json(run / "versions.json", clean)
+    assert "draft" not in results.load(folder) and "Draft" not in tables.render(results.load(folder))
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    if subprocess.run(["git", "init", "-q", str(repository)], check=False).returncode:
+        pytest.skip("no git")
+    (repository / ".gitignore").write_text("/runs/\n")
+    kept = repository / "results"
+    results.refuse_draft(results.load(folder), folder, kept)  # clean
+    for other in ({"git_modified": True}, {"git_commit": "b" * 40}, {"code": "y"}):
+        write_json(runs[0] / "versions.json", clean | other)
+        with pytest.raises(UsageError, match=r"mark it: --draft"):
+            results.refuse_draft(results.load(folder), folder, kept)
+    record = results.load(folder)
+    assert record["draft"] == ["runs of several commits"]
+    results.refuse_draft(record, folder, repository / "runs" / "looked-at")  # ignored by git
+    kept.mkdir()
+    results.save(record, kept)
+    results.refuse_draft(results.load(kept), kept, kept)  # a record is drawn again, with its mark
+    assert results.load(kept)["draft"] == record["draft"]
+
+
 def untrained(env):
-    plan = plans.make("ppo", env)
+    plan = make_plan("ppo", env)
     networks = Networks(plan.spec, (8, 8), "tanh", False)
     import jax
 
@@ -215,4 +254,4 @@ def test_the_median_seed_is_shown(folder):
     group = results.load(folder)["groups"][0]
     assert report._median_seed(group) == 1
     assert math.isfinite(group["seeds"][0]["final_return"])
-    assert json.loads(json.dumps(report._finite({"a": [math.nan, 1.0]}))) == {"a": [None, 1.0]}
+    assert json.loads(json.dumps(plain({"a": [math.nan, 1.0]}))) == {"a": [None, 1.0]}

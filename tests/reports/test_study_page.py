@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-specification = importlib.util.spec_from_file_location("study_page", ROOT / "benchmarks" / "study_page.py")
+specification = importlib.util.spec_from_file_location("study_page", ROOT / "scripts" / "study_page.py")
 assert specification and specification.loader
 study_page = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(study_page)

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from cppo import checkpoint
-from cppo.checkpoint import CheckpointError
+from cppo.runs import checkpoint
+from cppo.runs.checkpoint import CheckpointError
 from cppo.types import UsageError
 
 
@@ -243,19 +243,21 @@ KILLER = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
-from cppo import checkpoint
+from cppo.runs import checkpoint
 
 folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
 state = lambda iteration: {"x": np.full(200_000, iteration), "n": np.array(iteration)}
 checkpoint.save(folder, 0, state(0), {})
 reached, interrupted = [0], 0
 for number in range(rounds):
-    child = os.fork()
+    before, child = set(os.listdir(folder)), os.fork()
     if child == 0:
         iteration = reached[-1]
         while True:
             iteration += 1
             checkpoint.save(folder, iteration, state(iteration), {"same": iteration}, keep=2)
+    while set(os.listdir(folder)) == before:  # a busy machine lets it wait
+        time.sleep(0.001)
     time.sleep(random.Random(number).uniform(0.005, 0.06))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -271,10 +273,10 @@ print(json.dumps({"reached": reached[-1], "interrupted": interrupted}))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_sigkill_always_leaves_a_good_newest_checkpoint(tmp_path):
-    source = str(Path(checkpoint.__file__).parents[1])
+    source = str(Path(checkpoint.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": source, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", KILLER, str(tmp_path), "40"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["reached"] > 10  # it did save between the kills

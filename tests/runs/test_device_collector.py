@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo.collect import DeviceCollector
+from cppo.runs.collect import DeviceCollector
 from cppo.types import Step
 
 

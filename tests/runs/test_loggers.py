@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 
 import cppo
-from cppo.cli import main
 from cppo.commands import watch
+from cppo.commands.cli import main
 from cppo.types import UsageError
 
-OPTIONS = dict(algo="ppo", env="ProbeBox", show=False, tensorboard=False, settings={"value_epochs": 2, "epochs": 2})
+OPTIONS = dict(algo="ppo", env="ProbeBox", seeds=2, show=False, tensorboard=False)
 
 
 def test_csv_has_the_rows_of_the_record(tmp_path):
-    run = cppo.train(**OPTIONS, steps=800, seeds=2, out=tmp_path / "run", loggers=["csv"])
+    run = cppo.train(**OPTIONS, steps=800, out=tmp_path / "run", loggers=["csv"])
     cppo.resume(run.folder, steps=1600, loggers=["csv"], show=False, tensorboard=False)
     ours, record = pd.read_csv(run.folder / "metrics.csv"), run.metrics()
     assert list(ours) == list(record)
@@ -42,7 +42,7 @@ def test_wandb_gets_a_run_for_each_seed(tmp_path, monkeypatch):
             self.finished = True
 
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=lambda **options: WandbRun(**options)))
-    cppo.train(**OPTIONS, steps=800, seeds=2, out=tmp_path / "run", loggers=["wandb"])
+    cppo.train(**OPTIONS, steps=800, out=tmp_path / "run", loggers=["wandb"])
     assert [run.options["id"] for run in made] == ["run-seed0", "run-seed1"]
     assert made[1].options["config"]["seed"] == 1
     assert [step for step, _ in made[0].logged] == [400, 800]
@@ -61,7 +61,7 @@ def test_wandb_missing_and_unknown_loggers(tmp_path, monkeypatch):
 
 def test_a_callback_sees_every_row(tmp_path):
     seen = []
-    cppo.train(**OPTIONS, steps=800, seeds=2, out=tmp_path / "run", callback=seen.append)
+    cppo.train(**OPTIONS, steps=800, out=tmp_path / "run", callback=seen.append)
     assert [[row["seed"] for row in rows] for rows in seen] == [[0, 1], [0, 1]]
 
 

@@ -6,7 +6,6 @@ import io
 import json
 import math
 import re
-import subprocess
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -15,8 +14,12 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from cppo import log
-from cppo.display import Display, summary_table
+import cppo
+from cppo.runs.display import Display
+from cppo.runs.metrics import RunWriter, read_metrics, summarise
+from cppo.runs.outcome import summary_table
+from cppo.runs.sealed import write_json
+from cppo.runs.timing import Doing
 from cppo.types import UsageError
 
 
@@ -26,7 +29,7 @@ def rows_of(iteration: int, seeds: int = 2, **more) -> list[dict]:
 
 
 def write_run(folder: Path, iterations: range, **options) -> None:
-    with log.RunWriter(folder, **options) as writer:
+    with RunWriter(folder, **options) as writer:
         for iteration in iterations:
             writer.write(rows_of(iteration))
 
@@ -46,7 +49,7 @@ def test_rows_become_plain_json(tmp_path):
         "case": np.int32(2),
         "stopped": np.bool_(True),
     }
-    with log.RunWriter(tmp_path, tensorboard=False) as writer:
+    with RunWriter(tmp_path, tensorboard=False) as writer:
         writer.write([row])
     text = (tmp_path / "metrics.jsonl").read_text()
     assert text.count("\n") == 1
@@ -60,6 +63,7 @@ def test_rows_become_plain_json(tmp_path):
         "mode": "recovery",
         "case": 2,
         "stopped": True,
+        "check": json.loads(text)["check"],
     }
 
 
@@ -79,7 +83,7 @@ def test_a_last_row_without_newline_is_kept_whole(tmp_path):
     path = tmp_path / "metrics.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    log.RunWriter(tmp_path, resume_iteration=3, tensorboard=False).close()
+    RunWriter(tmp_path, resume_iteration=3, tensorboard=False).close()
     assert path.read_bytes() == whole
 
 
@@ -89,38 +93,38 @@ def test_damage_in_the_middle_is_refused_and_nothing_is_lost(tmp_path):
     damaged = path.read_bytes().replace(b'{"iteration": 2', b'{"iterat#on: 2', 1)
     path.write_bytes(damaged)
     with pytest.raises(UsageError, match="line 3"):
-        log.RunWriter(tmp_path, resume_iteration=3, tensorboard=False)
+        RunWriter(tmp_path, resume_iteration=3, tensorboard=False)
     assert path.read_bytes() == damaged
 
 
 def test_a_new_run_does_not_overwrite_an_old_one(tmp_path):
     write_run(tmp_path, range(1, 2), tensorboard=False)
     with pytest.raises(UsageError, match="--resume"):
-        log.RunWriter(tmp_path, tensorboard=False)
+        RunWriter(tmp_path, tensorboard=False)
 
 
 def test_what_is_written_can_be_read_at_once(tmp_path):
-    writer = log.RunWriter(tmp_path, tensorboard=False)
+    writer = RunWriter(tmp_path, tensorboard=False)
     writer.write(rows_of(1))
     writer.sync()
-    assert len(log.read_metrics(tmp_path)) == 2
+    assert len(read_metrics(tmp_path)) == 2
     writer.close()
     writer.close()
 
 
 def test_read_metrics(tmp_path):
-    with log.RunWriter(tmp_path, tensorboard=False) as writer:
+    with RunWriter(tmp_path, tensorboard=False) as writer:
         writer.write(rows_of(1, mode="waiting", kl=math.nan, never=None))
         writer.write(rows_of(2, mode="normal", kl=0.25, never=None, late=3.0))
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"iteration": 3, "st')
-    frame = log.read_metrics(tmp_path)
+    frame = read_metrics(tmp_path)
     assert list(frame.columns) == ["iteration", "steps", "seed", "return", "cost", "mode", "kl", "never", "late"]
     assert frame["iteration"].tolist() == [1, 1, 2, 2] and frame["mode"].tolist()[1:3] == ["waiting", "normal"]
     assert np.array_equal(frame["kl"], [np.nan, np.nan, 0.25, 0.25], equal_nan=True)
     assert frame["never"].dtype == float
     with pytest.raises(UsageError, match=r"no metrics\.jsonl"):
-        log.read_metrics(tmp_path / "absent")
+        read_metrics(tmp_path / "absent")
 
 
 # --- TensorBoard ------------------------------------------------------------------------------------------------------
@@ -161,40 +165,13 @@ def test_tensorboard_has_each_seed_and_purges_on_resume(tmp_path):
 def test_write_json_is_readable_and_replaces_at_once(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("old")
-    log.write_json(path, {"limit": np.float64(5.0), "sizes": (64, 64), "bad": math.nan, "out": tmp_path})
+    write_json(path, {"limit": np.float64(5.0), "sizes": (64, 64), "bad": math.nan, "out": tmp_path})
     assert json.loads(path.read_text()) == {"limit": 5.0, "sizes": [64, 64], "bad": None, "out": str(tmp_path)}
     assert path.read_text().startswith('{\n  "limit"')
     assert [item.name for item in tmp_path.iterdir()] == ["config.json"]
     with pytest.raises(TypeError):
-        log.write_json(path, {"bad": object()})
+        write_json(path, {"bad": object()})
     assert json.loads(path.read_text())["limit"] == 5.0
-
-
-def test_versions():
-    found = log.versions()
-    assert found["numpy"] == np.__version__ and found["python"].count(".") == 2 and found["cpu_count"] >= 1
-    assert {"cppo", "platform", "jax", "jaxlib", "equinox", "optax", "mujoco", "git_commit"} <= set(found)
-
-
-def test_git_commit_is_that_of_the_code_only(tmp_path):
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    try:
-        git("init", "-q")
-    except OSError:
-        pytest.skip("no git")
-    tracked, untracked = tmp_path / "tracked.py", tmp_path / "untracked.py"
-    tracked.write_text("1")
-    untracked.write_text("1")
-    git("add", "tracked.py")
-    git("commit", "-q", "-m", "first")
-    commit = git("rev-parse", "HEAD")
-    assert log._git_state(tracked) == {"git_commit": commit, "git_modified": False}
-    assert log._git_state(untracked)["git_commit"] is None
-    tracked.write_text("2")
-    assert log._git_state(tracked) == {"git_commit": commit, "git_modified": True}
 
 
 # --- summary ----------------------------------------------------------------------------------------------------------
@@ -212,7 +189,7 @@ def frame_of(returns: dict[int, list], **costs: dict[int, list]) -> pd.DataFrame
 def test_summary_of_one_constraint():
     returns = {0: [None, *range(1, 20)], 1: [10.0] * 20}
     costs = {0: [None, *[9.0] * 9, *[1.0] * 9, 2.0], 1: [4.0] * 18 + [5.0, 7.0]}
-    summary = log.summarise(frame_of(returns, cost=costs), {"speed": 5.0}, wall_seconds=50.0, steps=2000)
+    summary = summarise(frame_of(returns, cost=costs), {"speed": 5.0}, wall_seconds=50.0, steps=2000)
     first, second = summary["seeds"]
     assert first == {
         "seed": 0,
@@ -223,22 +200,21 @@ def test_summary_of_one_constraint():
         "violation_rate": 9 / 19,  # the iteration without an episode does not count
         "steps": 2000,
         "wall_seconds": 50.0,
-        "steps_per_second": 40.0,
     }
     assert (second["final_cost"], second["feasible"], second["violation_rate"]) == (6.0, False, 1 / 20)
     assert summary["final_return"] == 14.25 and summary["final_cost"] == 3.75 and summary["feasible"] == 0.5
-    assert summary["steps"] == 2000 and summary["steps_per_second"] == 40.0 and summary["cost_limit"] == 5.0
+    assert summary["steps"] == 2000 and summary["wall_seconds"] == 50.0 and summary["cost_limit"] == 5.0
     assert set(first) - {"seed"} == set(summary) - {"seeds"}
 
 
 def test_the_limit_itself_is_feasible():
-    summary = log.summarise(frame_of({0: [1.0]}, cost={0: [5.0]}), {"cost": 5.0}, 1.0, 100)
+    summary = summarise(frame_of({0: [1.0]}, cost={0: [5.0]}), {"cost": 5.0}, 1.0, 100)
     assert summary["seeds"][0]["feasible"] is True and summary["violation_rate"] == 0.0
 
 
 def test_summary_of_two_constraints():
     frame = frame_of({0: [1.0, 1.0], 1: [1.0, 1.0]}, cost__a={0: [9, 1], 1: [1, 1]}, cost__b={0: [1, 1], 1: [1, 4]})
-    summary = log.summarise(frame, {"a": 2.0, "b": 3.0}, 1.0, 200)
+    summary = summarise(frame, {"a": 2.0, "b": 3.0}, 1.0, 200)
     first, second = summary["seeds"]
     assert first["final_cost"] == {"a": 1.0, "b": 1.0} and first["cost_limit"] == {"a": 2.0, "b": 3.0}
     assert (first["feasible"], first["violation_rate"]) == (True, 0.5)
@@ -247,9 +223,9 @@ def test_summary_of_two_constraints():
 
 
 def test_summary_before_any_episode_ended(tmp_path):
-    summary = log.summarise(frame_of({0: [None, None]}, cost={0: [None, None]}), {"cost": 5.0}, 1.0, 200)
+    summary = summarise(frame_of({0: [None, None]}, cost={0: [None, None]}), {"cost": 5.0}, 1.0, 200)
     assert summary["seeds"][0]["final_return"] is None and summary["seeds"][0]["feasible"] is False
-    log.write_json(tmp_path / "summary.json", summary)
+    write_json(tmp_path / "summary.json", summary)
 
 
 # --- display ----------------------------------------------------------------------------------------------------------
@@ -297,6 +273,72 @@ def test_plain_lines_by_time_when_progress_is_slow():
     assert file.getvalue().count("return") == 7
 
 
+class Watch:
+    """A clock that is turned by hand."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr("cppo.runs.display.time.monotonic", lambda: self.now)
+
+
+def test_a_log_says_what_the_first_batch_is_at(monkeypatch):
+    watch, file = Watch(monkeypatch), io.StringIO()
+    with Display("run", 60_000, [0, 1], {"cost": 5.0}, False, Console(file=file)) as display:
+        display.doing(Doing("compiling the policy"))
+        for steps in range(0, 30_000, 1_000):
+            display.doing(Doing("collecting", steps, 30_000))
+            watch.now += 1.0
+        display.doing(Doing("compiling the update"))
+        display.update(display_rows(30, [1.0, 1.0]), elapsed=30.0)
+        for steps in range(0, 30_000, 1_000):  # a line each ten seconds was for the first one
+            display.doing(Doing("collecting", steps, 30_000))
+            watch.now += 0.5
+    first, *said = file.getvalue().splitlines()
+    assert "60,000 steps, each of 2 seeds" in first
+    assert said[:4] == [
+        "  0%  compiling the policy",
+        "  0%  collecting 10,000 of 30,000, 2,000 steps/s",
+        "  0%  collecting 20,000 of 30,000, 2,000 steps/s",
+        "  0%  compiling the update",
+    ]
+    assert len(said) == 5 and "30,000/60,000 steps" in said[4]
+
+
+def test_a_terminal_says_what_a_long_batch_is_at(monkeypatch):
+    watch, console = Watch(monkeypatch), Console(file=io.StringIO(), force_terminal=True, width=80)
+    display = Display("cppo on PointGoal1", 60_000, [0, 1, 2, 3], {"cost": 25.0}, True, console)
+    seen = []
+    for now in (Doing("compiling the policy"), Doing("collecting", 0, 30_000), Doing("collecting", 12_000, 30_000)):
+        display.doing(now)
+        watch.now += 4.0
+        with console.capture() as captured:
+            console.print(display._render())
+        seen.append(re.sub(r"\x1b\[[\d;]*m", "", captured.get()).splitlines()[0].strip())
+    start = "cppo on PointGoal1  4 seeds  "
+    said = ("compiling the policy", "collecting 0 of 30,000", "collecting 12,000 of 30,000, 6,000 steps/s")
+    assert seen == [start + words for words in said]
+    display.update(display_rows(30, [1.0] * 4), elapsed=12.0)
+    display.doing(Doing("collecting", 1_000, 30_000))
+    with console.capture() as captured:
+        console.print(display._render())
+    assert "collecting" not in captured.get(), "a short batch does not flicker"
+
+
+@pytest.mark.parametrize("env", ["ProbeBox", "gymnasium"])
+def test_every_backend_says_what_it_is_at(env, tmp_path, capsys):
+    """Without a terminal: compiling first, on threads the policy and the update one after the other."""
+    sizes = {"batch_size": 40, "num_envs": 2, "hidden": (8,), "min_episodes": 1, "value_epochs": 1, "epochs": 1}
+    if env == "gymnasium":
+        import sample_envs
+
+        env = cppo.envs.from_gymnasium(sample_envs.LongLine, episode_length=10)
+    cppo.train("ppo", env, steps=80, cost_limit=1.0, settings=sizes, out=tmp_path / "run", tensorboard=False)
+    said = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  0%")]
+    assert said == (
+        ["0%  compiling"] if env == "ProbeBox" else ["0%  compiling the policy", "0%  compiling the update"]
+    )
+
+
 def test_the_terminal_shows_cost_against_limit_with_a_mark():
     updates = [display_rows(step, [1.0, 4.8, 9.0], multiplier=0.25) for step in (1, 2)]
     output = show(True, updates, {"cost": 5.0}, seeds=3, no_color=True)
@@ -338,7 +380,7 @@ def test_rows_without_episodes_or_kl_and_with_two_costs():
 def test_summary_table(monkeypatch):
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     returns, costs = {0: [1.0] * 10, 3: [3.0] * 10}, {0: [1.0] * 10, 3: [6.0] * 10}
-    summary = log.summarise(frame_of(returns, cost=costs), {"cost": 5.0}, 10.0, 1000)
+    summary = summarise(frame_of(returns, cost=costs), {"cost": 5.0}, 10.0, 1000)
     console = Console(file=io.StringIO(), width=100)
     console.print(summary_table(summary, "CPPO on PointCircle"))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]

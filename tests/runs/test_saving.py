@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo import checkpoint
-from cppo.checkpoint import CheckpointError
-from cppo.maths.replay import Replay, Transitions
-from cppo.saving import Saver
+from cppo.maths.replay_buffer import Replay, Transitions
+from cppo.runs import checkpoint
+from cppo.runs.checkpoint import CheckpointError
+from cppo.runs.saving import Saver
 
 LANES, CAPACITY = 3, 10
 
@@ -128,20 +128,22 @@ from pathlib import Path
 import jax
 import numpy as np
 from test_saving import assert_same, state
-from cppo.saving import Saver
+from cppo.runs.saving import Saver
 
 folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
 states = [jax.tree.map(np.asarray, state([3 * i, 2 * i], capacity=7)) for i in range(1500)]  # JAX does not like forks
 Saver(folder, keep=2).save(0, states[0], {})
 reached, interrupted = [0], 0
 for number in range(rounds):
-    child = os.fork()
+    before, child = set(os.listdir(folder)), os.fork()
     if child == 0:
         saver, iteration = Saver(folder, keep=2), reached[-1]
         saver.load(states[0])
         while True:
             iteration += 1
             saver.save(iteration, states[iteration], {})
+    while set(os.listdir(folder)) == before:  # a busy machine lets it wait
+        time.sleep(0.001)
     time.sleep(random.Random(number).uniform(0.01, 0.08))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -158,10 +160,10 @@ print(json.dumps({"reached": reached[-1], "interrupted": interrupted}))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_sigkill_always_leaves_a_checkpoint_with_its_replay(tmp_path):
-    paths = [str(Path(checkpoint.__file__).parents[1]), str(Path(__file__).parent)]
+    paths = [str(Path(checkpoint.__file__).parents[2]), str(Path(__file__).parent)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", KILLER, str(tmp_path), "40"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["reached"] > 10  # it did save between the kills

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import cppo
-from cppo import plan as plans
-from cppo import timing
+from cppo.runs import timing
+from cppo.runs.group import Group
+from cppo.runs.plan import make_plan
 
 
 def test_sentence_adds_up():
@@ -19,17 +20,18 @@ def test_sentence_adds_up():
 
 
 def test_a_jitted_environment_is_not_told_apart(tmp_path):
-    run = cppo.train("ppo", "ProbeBox", steps=1200, out=tmp_path / "run", show=False, tensorboard=False)
+    run = cppo.train("ppo", "ProbeBox", seeds=2, steps=1200, out=tmp_path / "run", show=False, tensorboard=False)
     spent = run.summary["time"]
     assert set(spent["seconds"]) == {"compiled", "other"} and spent["iterations"] == 3
+    assert spent["steps_per_second"] > 800 / (run.summary["wall_seconds"] - spent["first_iteration"]) * 0.99
     assert 0 < spent["seconds"]["compiled"] < run.summary["wall_seconds"]
 
 
 def stepped(algo):
     settings = {"batch_size": 100, "num_envs": 10, "value_epochs": 2, "epochs": 2, "hidden": (8, 8), "min_episodes": 1}
-    learner = plans.make(algo, "CarCircle1", settings=settings).learner()
-    learner.iterate(learner.start())
-    return learner
+    group = Group([make_plan(algo, "CarCircle1", settings=settings)])
+    group.iterate(group.start())
+    return group
 
 
 @pytest.mark.parametrize(
@@ -40,11 +42,11 @@ def stepped(algo):
     ],
 )
 def test_a_host_environment_and_an_update_are_split(algo, parts):
-    learner = stepped(algo)
-    seconds = learner.clock.seconds
+    group = stepped(algo)
+    seconds = group.clock.seconds
     assert set(seconds) == {"physics", "environment", "acting", "update"}
     assert all(value > 0 for value in seconds.values())
-    assert seconds["physics"] <= learner.env.threads.seconds  # the reset stepped MuJoCo, too
-    shares = timing.update_shares(learner, 60.0)
+    assert seconds["physics"] <= group.env.threads.seconds  # the reset stepped MuJoCo, too
+    shares = timing.update_shares(group.learners[0], 60.0)
     assert list(shares) == parts and min(shares.values()) > 0
     np.testing.assert_allclose(sum(shares.values()), 1.0)

@@ -2,13 +2,13 @@
 
 import json
 
-import jax
 import pytest
 
 import cppo
-from cppo import plan as plans
-from cppo import runs
-from cppo.cli import main
+from cppo.commands.cli import main
+from cppo.runs import training
+from cppo.runs.plan import load_plan, make_plan
+from cppo.runs.run import standing
 from cppo.types import UsageError
 
 SMALL = {"hidden": (8, 8), "value_epochs": 2}
@@ -21,30 +21,20 @@ OPTIONS = dict(
 )
 
 
-@pytest.fixture(autouse=True)
-def quick_compilation():
-    """Compiling takes longer than running these."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def rows(folder):
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+    return [{k: v for k, v in json.loads(line).items() if k not in ("seconds", "check")} for line in lines]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare") / "all"
-    jax.config.update("jax_disable_most_optimizations", True)
     cppo.compare("ProbeBox", ["ppo", "cpo"], out=folder, **OPTIONS)
     return folder
 
 
 def test_finished_runs_are_not_repeated(finished, monkeypatch):
-    for name in ("begin", "resume"):
-        monkeypatch.setattr(runs, name, lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "iterations", lambda *_, **__: pytest.fail("trained again"))
     said = []
     again = cppo.compare("ProbeBox", ["ppo", "cpo"], out=finished, tell=said.append, **OPTIONS)
     assert said == ["1 of 2: ppo is finished already", "2 of 2: cpo is finished already"]
@@ -64,25 +54,26 @@ def test_a_stopped_comparison_goes_on_where_it_was(finished, tmp_path):
     again = dict(callback=lambda r: seen.append(r[0]["iteration"]), tell=said.append)
     cppo.compare("ProbeBox", ["ppo", "cpo"], out=tmp_path / "stopped", **again, **options)
     assert said == ["1 of 2: ppo, going on where it stopped", "2 of 2: cpo"]
-    assert seen == [2, 3, 1, 2, 3]  # the stop came before the second checkpoint of ppo
+    assert seen == [3, 1, 2, 3]  # the stop came in the second iteration of ppo, which was saved
     for name in ("ppo", "cpo"):
         assert rows(tmp_path / "stopped" / name) == rows(finished / name)
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
-    plan = plans.make("ppo", "ProbeBox", steps=400, seeds=2, settings=OPTIONS["settings"]["ppo"])
+    plan = make_plan("ppo", "ProbeBox", steps=400, seeds=2, settings=OPTIONS["settings"]["ppo"])
     (tmp_path / "run").mkdir()
     plan.save(tmp_path / "run", {})
     (tmp_path / "run" / "metrics.jsonl").touch()
-    assert runs.state(plan, tmp_path / "run") == "new"
-    assert runs.ensure(plan, tmp_path / "run", show=False, tensorboard=False).summary["steps"] == 400
+    assert standing(plan, tmp_path / "run") == "new"
+    options = training.Options(show=False, tensorboard=False)
+    assert training.ensure(plan, tmp_path / "run", options).summary["steps"] == 400
 
 
 def test_more_steps_extend_a_run_and_fewer_are_refused(finished):
-    saved = plans.load(finished / "ppo")
-    assert runs.state(plans.with_steps(saved, 2000), finished / "ppo") == "stopped"
+    saved = load_plan(finished / "ppo")
+    assert standing(saved.with_steps(2000), finished / "ppo") == "stopped"
     with pytest.raises(UsageError, match="steps is 1200 there, 800 here"):
-        runs.state(plans.with_steps(saved, 800), finished / "ppo")
+        standing(saved.with_steps(800), finished / "ppo")
 
 
 def test_the_command_prints_one_ranked_table_and_draws_one_figure(finished, capsys, monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 from cppo.study import distributed, execute
 from cppo.study.definition import Part, Study
 from cppo.study.distributed import FAILURES, Cluster
-from cppo.study.execute import Options
+from cppo.study.execute import StudyOptions
 
 STUDY = Study(
     "spread",
@@ -34,7 +34,7 @@ def rows(folder):
     found = {}
     for path in sorted((folder / "runs").glob("*/metrics.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        found[path.parent.name] = [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+        found[path.parent.name] = [{k: v for k, v in line.items() if k not in ("seconds", "check")} for line in lines]
     return found
 
 
@@ -67,7 +67,7 @@ def spread_with(work):
 
 def finish(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "summary.json").write_text('{"steps": 24000}')
+    (folder / "summary.json").write_text('{"steps": 24000, "seeds": []}')
 
 
 def save(folder, iteration):
@@ -85,7 +85,7 @@ def test_a_run_that_always_kills_its_process_is_recorded_and_the_others_go_on(tm
         for folder in folders:
             finish(folder)
 
-    done = execute.execute(STUDY, tmp_path, Options(lanes=2), spread_with(work))
+    done = execute.execute(STUDY, tmp_path, StudyOptions(lanes=2), spread_with(work))
     assert [run.seed for run in done.finished] == [0, 2, 3, 4, 5] and not done.unfinished
     ((run, problem),) = done.failed
     assert run.seed == 1 and "WorkerCrashedError" in problem
@@ -100,7 +100,7 @@ def test_a_task_that_raises_is_not_repeated(tmp_path):
         for folder in folders:
             finish(folder)
 
-    done = execute.execute(STUDY, tmp_path, Options(lanes=2), spread_with(work))
+    done = execute.execute(STUDY, tmp_path, StudyOptions(lanes=2), spread_with(work))
     assert len(done.finished) == 5
     assert [(run.seed, problem) for run, problem in done.failed] == [(1, "no such module there")]
 
@@ -118,18 +118,18 @@ def test_nodes_may_die_as_often_as_they_like_while_runs_make_headway(tmp_path):
         if len(begun) < rounds:
             raise exceptions.NodeDiedError("gone")
 
-    done = execute.execute(STUDY.cut(seeds=1), tmp_path, Options(), spread_with(work))
+    done = execute.execute(STUDY.cut(seeds=1), tmp_path, StudyOptions(), spread_with(work))
     assert (len(done.finished), len(done.failed), len(begun)) == (1, 0, rounds)
 
 
 def test_an_interrupt_cancels_the_tasks_but_the_deadline_leaves_them_to_save(tmp_path):
-    groups = list(execute.pending(STUDY.runs(), tmp_path, Options(lanes=2)))
+    groups = list(execute.pending(STUDY.runs(), tmp_path, StudyOptions(lanes=2)))
     ends = []
     cluster = spread_with(lambda exceptions, folders: ends.append(folders))
-    cluster(groups, None, Options(), lambda: len(ends) > 0)
+    cluster(groups, None, StudyOptions(), lambda: len(ends) > 0)
     assert (len(ends), len(cluster.ray.cancelled)) == (1, 2)
     ends.clear()
-    cluster(groups, time.time() - 1.0, Options(), lambda: True)
+    cluster(groups, time.time() - 1.0, StudyOptions(), lambda: True)
     assert (len(ends), len(cluster.ray.cancelled)) == (3, 2)
 
 
@@ -149,7 +149,7 @@ def test_a_real_worker_that_dies_each_time(tmp_path, monkeypatch):
     monkeypatch.setattr(distributed, "_run_group", run_group)
     try:
         ray.init(num_cpus=1, log_to_driver=False)
-        done = execute.execute(STUDY.cut(seeds=3), tmp_path, Options(lanes=3), Cluster())
+        done = execute.execute(STUDY.cut(seeds=3), tmp_path, StudyOptions(lanes=3), Cluster())
     finally:
         ray.shutdown()
     assert [run.seed for run in done.finished] == [0, 2]
@@ -161,7 +161,7 @@ def test_a_node_dies_and_the_results_are_the_same(tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster as LocalCluster
 
-    options = Options(lanes=2, checkpoint_seconds=0.0, show=False)
+    options = StudyOptions(lanes=2, checkpoint_seconds=0.0, show=False)
     execute.execute(STUDY, tmp_path / "whole", options)
     local = LocalCluster(initialize_head=True, head_node_args={"num_cpus": 1})
     others = [local.add_node(num_cpus=1), local.add_node(num_cpus=1)]

@@ -4,12 +4,13 @@ import json
 
 import jax.numpy as jnp
 import pytest
+import worlds
 
-from cppo import envs
 from cppo.envs.probes import ProbeBox
+from cppo.runs.options import seconds_of
 from cppo.study import builtin, execute
 from cppo.study.definition import Part, Study, read
-from cppo.study.execute import Options
+from cppo.study.execute import StudyOptions
 from cppo.types import UsageError
 
 QUICK = {"epochs": 2, "value_epochs": 2, "batch_size": 100, "num_envs": 10}
@@ -20,7 +21,7 @@ def rows(folder):
     found = {}
     for path in sorted((folder / "runs").glob("*/metrics.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        found[path.parent.name] = [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+        found[path.parent.name] = [{k: v for k, v in line.items() if k not in ("seconds", "check")} for line in lines]
     return found
 
 
@@ -30,16 +31,16 @@ def study(**changes):
 
 
 def test_a_stopped_study_goes_on_and_repeats_nothing(tmp_path):
-    whole = execute.execute(study(), tmp_path / "whole", Options(**QUIET))
+    whole = execute.execute(study(), tmp_path / "whole", StudyOptions(**QUIET))
     assert (len(whole.finished), len(whole.unfinished), len(whole.failed)) == (2, 0, 0)
-    assert execute.execute(study(), tmp_path / "parts", Options(budget=0.0, **QUIET)).finished == []
-    execute.execute(study(steps=200), tmp_path / "parts", Options(**QUIET))  # fewer steps first
-    done = execute.execute(study(), tmp_path / "parts", Options(**QUIET))
+    assert execute.execute(study(), tmp_path / "parts", StudyOptions(stop_after=0.0, **QUIET)).finished == []
+    execute.execute(study(steps=200), tmp_path / "parts", StudyOptions(**QUIET))  # fewer steps first
+    done = execute.execute(study(), tmp_path / "parts", StudyOptions(**QUIET))
     assert len(done.finished) == 2
     assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
     files = [path for path in (tmp_path / "parts" / "runs").rglob("*") if path.is_file()]
     before = {path: path.stat().st_mtime_ns for path in files}
-    execute.execute(study(), tmp_path / "parts", Options(**QUIET))
+    execute.execute(study(), tmp_path / "parts", StudyOptions(**QUIET))
     assert {path: path.stat().st_mtime_ns for path in files} == before
 
 
@@ -52,36 +53,37 @@ class Fragile(ProbeBox):
 
 
 def test_a_failing_run_does_not_stop_the_others(tmp_path, monkeypatch):
-    monkeypatch.setitem(envs.JAX_WORLDS, "Fragile", Fragile)
+    worlds.offer(monkeypatch, "Fragile", Fragile())
     variants = {"wild": {"initial_std": 9.0}, "calm": {"initial_std": 0.02}}
     parts = [
         Part(envs=["Fragile"], algos=["ppo_lag"], seeds=1, steps=300, settings=QUICK, variants=variants),
         Part(envs=["ProbeTwo"], algos=["cpo"], seeds=1, steps=300, settings={"nonsense": 1}),
     ]
-    done = execute.execute(Study("mixed", parts), tmp_path, Options(**QUIET))
+    done = execute.execute(Study("mixed", parts), tmp_path, StudyOptions(**QUIET))
     assert [run.variant for run in done.finished] == ["calm"]
     problems = {run.variant or run.env: problem for run, problem in done.failed}
     assert "NaN or infinite" in problems["wild"]
     assert "unknown setting 'nonsense'" in problems["ProbeTwo"]
-    assert list(execute.pending([*done.finished, done.failed[-1][0]], tmp_path, Options())) == []  # not tried again
+    tried = [*done.finished, done.failed[-1][0]]
+    assert list(execute.pending(tried, tmp_path, StudyOptions())) == []  # not tried again
 
 
 def test_variants_with_equal_settings_are_one_run(tmp_path):
     runs = study(variants={"": {}, "same": {"kl": 0.01}, "other": {"kl": 0.02}}).runs()
     assert len({run.id for run in runs}) == 4
     assert {run.id for run in study(steps=5000).runs()} <= {run.id for run in runs}
-    groups = list(execute.pending(runs, tmp_path, Options()))
+    groups = list(execute.pending(runs, tmp_path, StudyOptions()))
     assert [len(group) for group in groups] == [4]  # numbers are lanes of one program
-    assert [len(group) for group in execute.pending(runs, tmp_path, Options(lanes=3))] == [3, 1]
+    assert [len(group) for group in execute.pending(runs, tmp_path, StudyOptions(lanes=3))] == [3, 1]
     many = study(seeds=6).runs()
-    assert [len(group) for group in execute.pending(many, tmp_path, Options())] == [4, 2]  # few fit a CPU's caches
-    assert [len(group) for group in execute.pending(many, tmp_path, Options(lanes=6))] == [6]
+    assert [len(group) for group in execute.pending(many, tmp_path, StudyOptions())] == [4, 2]  # few fit a CPU's caches
+    assert [len(group) for group in execute.pending(many, tmp_path, StudyOptions(lanes=6))] == [6]
 
 
 def test_algorithms_share_worlds_where_asked(tmp_path):
     runs = study(envs=["PointGoal1"], algos=["ppo", "ppo_lag"], settings={}).runs()
-    assert [len(group) for group in execute.pending(runs, tmp_path, Options(lockstep=True))] == [4]
-    assert [len(group) for group in execute.pending(runs, tmp_path, Options())] == [2, 2]
+    assert [len(group) for group in execute.pending(runs, tmp_path, StudyOptions(lockstep=True))] == [4]
+    assert [len(group) for group in execute.pending(runs, tmp_path, StudyOptions())] == [2, 2]
 
 
 TOML = """
@@ -129,6 +131,6 @@ def test_built_in_studies_are_the_paper_s():
 
 @pytest.mark.parametrize(("text", "seconds"), [("25m", 1500.0), ("1h30m", 5400.0), ("90", 90.0), ("0.5s", 0.5)])
 def test_budgets(text, seconds):
-    assert execute.seconds_of(text) == seconds
-    with pytest.raises(UsageError, match="--budget"):
-        execute.seconds_of("soon")
+    assert seconds_of(text) == seconds
+    with pytest.raises(UsageError, match="--stop-after"):
+        seconds_of("soon")

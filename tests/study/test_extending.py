@@ -5,10 +5,14 @@ import json
 import pytest
 
 import cppo
-from cppo.claim import claim
-from cppo.study import execute, groups, results, tables
+from cppo.reports import records as results
+from cppo.reports import tables
+from cppo.reports.summaries import summaries
+from cppo.runs.lock import claim
+from cppo.runs.run import record_failure, saved_iterations
+from cppo.study import execute
 from cppo.study.definition import Part, Study
-from cppo.study.execute import Options, run_folder
+from cppo.study.execute import StudyOptions, run_folder
 from cppo.types import UsageError
 
 QUICK = {"epochs": 2, "value_epochs": 2, "batch_size": 100, "num_envs": 10}
@@ -20,7 +24,7 @@ def study(**changes):
 
 
 def train(folder, asked, whole=None, **options):
-    return execute.execute(asked, folder, Options(show=False, **options), whole=whole)
+    return execute.execute(asked, folder, StudyOptions(show=False, **options), whole=whole)
 
 
 def lines(folder, run):
@@ -31,7 +35,7 @@ def test_a_failed_extension_keeps_the_finished_run_and_goes_on_when_retried(tmp_
     train(tmp_path, study())
     run = study().runs()[0]
     before = lines(tmp_path, run)
-    groups.record_failure(run_folder(tmp_path, run), OSError("no space left"))
+    record_failure(run_folder(tmp_path, run), OSError("no space left"))
     assert len(train(tmp_path, study()).finished) == 2
     assert len(results.digest(tmp_path)["groups"][0]["seeds"]) == 2
     failed = train(tmp_path, study(steps=600))
@@ -45,7 +49,7 @@ def test_more_seeds_and_more_steps_do_not_start_finished_runs_anew(tmp_path):
     train(tmp_path, study(seeds=1), checkpoint_seconds=1e9)
     run = study().runs()[0]
     before = lines(tmp_path, run)
-    assert groups._saved_iterations(run_folder(tmp_path, run)) == [0, 3]
+    assert saved_iterations(run_folder(tmp_path, run)) == [0, 3]
     assert len(train(tmp_path, study(steps=600)).finished) == 2
     assert lines(tmp_path, run)[:3] == before
 
@@ -70,11 +74,11 @@ def test_a_run_of_another_process_is_left_to_it(tmp_path):
 
 def test_a_report_says_unfinished_while_a_study_is_being_extended(tmp_path):
     train(tmp_path, study())
-    train(tmp_path, study(steps=600), budget=0.0)
+    train(tmp_path, study(steps=600), stop_after=0.0)
     record = results.digest(tmp_path)
     assert (len(record["groups"]), len(record["unfinished"])) == (0, 2)
     assert results.digest(tmp_path, steps=300)["groups"][0]["steps"] == 300
-    train(tmp_path, study(), budget=0.0)
+    train(tmp_path, study(), stop_after=0.0)
     assert results.digest(tmp_path)["groups"][0]["steps"] == 300
 
 
@@ -133,8 +137,8 @@ def test_a_seed_with_other_settings_is_left_out_and_named(tmp_path):
 def test_a_report_on_the_first_steps(tmp_path):
     asked = study()
     train(tmp_path, asked)
-    groups.record_failure(run_folder(tmp_path, asked.runs()[1]), OSError("no space left"))
-    train(tmp_path, study(steps=600), budget=0.0)
+    record_failure(run_folder(tmp_path, asked.runs()[1]), OSError("no space left"))
+    train(tmp_path, study(steps=600), stop_after=0.0)
     record = results.digest(tmp_path, steps=250)
     assert (record["groups"][0]["steps"], len(record["groups"][0]["seeds"])) == (200, 2)  # in whole batches
     assert [one["error"] for one in record["failed"]] == ["OSError: no space left"]
@@ -180,8 +184,8 @@ def test_runs_of_other_settings_are_other_groups(tmp_path):
 def test_a_seed_that_never_recovered_did_not_switch(tmp_path):
     train(tmp_path, study())
     record = results.digest(tmp_path)
-    (row,) = results.summaries(record)
+    (row,) = summaries(record)
     assert row["switches"] is None
     record["groups"][0]["seeds"][1]["switches"] = 19
-    (row,) = results.summaries(json.loads(json.dumps(record)))
+    (row,) = summaries(json.loads(json.dumps(record)))
     assert row["switches"] == 9.5

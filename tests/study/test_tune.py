@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cppo.cli import main
-from cppo.tune import Range, Trial, parse_space, rank, set_line, tune
+from cppo.commands.cli import main
+from cppo.study.tune import Range, Trial, parse_space, rank, set_line, tune
 from cppo.types import UsageError
 
 FAST = {"value_epochs": 1, "epochs": 2, "batch_size": 100, "num_envs": 10}

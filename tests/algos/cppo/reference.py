@@ -1,4 +1,4 @@
-"""The E-step problems handed to a general convex solver (Clarabel through cvxpy), written as MATHS.md states them."""
+"""The E-step problems handed to a general convex solver (Clarabel through cvxpy), as `estep.solve` states them."""
 
 from dataclasses import dataclass
 

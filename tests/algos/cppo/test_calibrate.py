@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo.maths import calibrate
+from cppo.algos.cppo import calibrate
 
 
 def after(pairs):

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from algos.cppo import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from maths import reference
 
-from cppo.maths.estep import EStep, Status, solve
+from cppo.algos.cppo.estep import EStep, Status, solve
 
 DELTA = 0.02 / (2 * np.log(2) - 1)  # δ' = 0.0518
 
@@ -226,7 +226,7 @@ class TestOptimalityConditions:
 
 
 class TestClosedForms:
-    """MATHS.md 1, where the elementwise bound is inactive: three angles."""
+    """The closed form, where the elementwise bound is inactive: three angles."""
 
     def plane(self, angle):
         """A_c and A at this angle, of unit mean square."""
@@ -296,8 +296,8 @@ class TestDegenerateInput:
 
     @pytest.mark.parametrize("recovery", [False, True])
     def test_two_samples_one_sample_and_no_radius(self, recovery):
-        assert np.all(np.isfinite(solve([1.0, 0.0], [0.0, 2.0], 0.0, DELTA, recovery).ratios))
-        np.testing.assert_array_equal(solve([5.0], [3.0], 0.0, DELTA, recovery).ratios, [1.0])
+        assert np.all(np.isfinite(solve(jnp.array([1.0, 0.0]), jnp.array([0.0, 2.0]), 0.0, DELTA, recovery).ratios))
+        np.testing.assert_array_equal(solve(np.array([5.0]), np.array([3.0]), 0.0, DELTA, recovery).ratios, [1.0])
         step = solve(self.A, self.A_c, -0.1, 0.0, recovery)
         np.testing.assert_array_equal(step.ratios, np.ones(200))
         assert step.status == Status.INFEASIBLE
@@ -337,7 +337,9 @@ class TestInterface:
     def test_inactive_constraints_change_nothing(self):
         extra = np.stack([self.A_c[0], np.roll(self.A, 1), np.zeros(200)])
         one = solve(self.A, self.A_c[0], -0.05, DELTA)
-        np.testing.assert_allclose(solve(self.A, extra, [-0.05, 99.0, 0.0], DELTA).ratios, one.ratios, atol=1e-9)
+        np.testing.assert_allclose(
+            solve(self.A, extra, jnp.array([-0.05, 99.0, 0.0]), DELTA).ratios, one.ratios, atol=1e-9
+        )
 
     @pytest.mark.parametrize("m", [1, 2])
     def test_vmap_equals_a_loop(self, m):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cppo.algos import cppo
-from cppo.maths import estep, steering
+from cppo.algos.cppo import budgets, estep, feedback
 
 
 def drive(holding: float, noise: float, start: float, seed: int = 0, updates: int = 500) -> tuple[np.ndarray, ...]:
@@ -15,9 +15,9 @@ def drive(holding: float, noise: float, start: float, seed: int = 0, updates: in
 
     def one(carry, key):
         cost, pressure = carry
-        missed = steering.miss(jnp.maximum(cost + noise * jax.random.normal(key, (1,)), 0.0), wanted)
-        pressure = steering.pressure(pressure, missed, rate, tilt)
-        asked = steering.asked(pressure, missed, tilt)
+        missed = feedback.miss(jnp.maximum(cost + noise * jax.random.normal(key, (1,)), 0.0), wanted)
+        pressure = feedback.pressure(pressure, missed, rate, tilt)
+        asked = feedback.asked(pressure, missed, tilt)
         cost = jnp.maximum(cost + 0.4 * (holding - jnp.maximum(asked, 0.0)), 0.0)
         return (cost, pressure), (cost[0], pressure[0], asked[0])
 
@@ -44,20 +44,20 @@ def test_noise_does_not_lift_the_mean_cost():
 
 def test_the_proportional_part_is_what_damps(monkeypatch):
     damped, _, _ = drive(0.6, noise=0.0, start=50.0)
-    monkeypatch.setattr(steering, "DAMPING", 0.0)
+    monkeypatch.setattr(feedback, "DAMPING", 0.0)
     swinging, _, _ = drive(0.6, noise=0.0, start=50.0)
     assert np.abs(damped[350:] - 24.0).max() < 1.0 and np.abs(swinging[350:] - 24.0).max() > 4.0
 
 
 def test_pressure_does_not_wind_up_while_a_limit_is_out_of_reach():
     """A plant that rises whatever is asked, then yields: the share is below its bound again a few updates later."""
-    up, down = (steering.miss(jnp.array([x]), jnp.array([24.0])) for x in (90.0, 12.0))
+    up, down = (feedback.miss(jnp.array([x]), jnp.array([24.0])) for x in (90.0, 12.0))
     pressure = jnp.zeros(1)
     for _ in range(1000):
-        pressure = steering.pressure(pressure, up, 0.04, 0.95)
+        pressure = feedback.pressure(pressure, up, 0.04, 0.95)
     assert float(pressure[0]) == pytest.approx(0.95)
     for _ in range(10):
-        pressure = steering.pressure(pressure, down, 0.04, 0.95)
+        pressure = feedback.pressure(pressure, down, 0.04, 0.95)
     assert float(pressure[0]) == pytest.approx(0.95 - 10 * 0.04 * 0.5)
 
 
@@ -69,7 +69,7 @@ def test_whatever_feedback_asks_for_can_be_met_and_leaves_room_to_earn(share):
     spread = rng.normal(size=20_000) if share == 1.0 else (rng.random(20_000) < share) * 1.0
     cost_adv = jnp.asarray(spread - spread.mean(), jnp.float32)[None]
     settings = cppo.CPPOSettings(kl=0.02)
-    budget = -0.95 * cppo.reach(settings, cost_adv)
+    budget = -0.95 * budgets.reach(cost_adv, settings.kl / cppo.KL_TO_VARIANCE)
     found = estep.solve(adv, cost_adv, budget, settings.kl / cppo.KL_TO_VARIANCE)
     assert int(found.status) == estep.Status.OPTIMAL
     free = estep.solve(adv, cost_adv, jnp.array([1e9]), settings.kl / cppo.KL_TO_VARIANCE)
@@ -81,8 +81,8 @@ def test_two_costs_at_right_angles_can_be_met_together():
     adv, *costs = (jnp.asarray(rng.normal(size=20_000), jnp.float32) for _ in range(3))
     cost_adv = jnp.stack(costs)
     settings = cppo.CPPOSettings(kl=0.02)
-    asked = steering.asked(jnp.array([0.95, 0.95]), jnp.zeros(2), 0.95)
-    budget = -asked * cppo.reach(settings, cost_adv)
+    asked = feedback.asked(jnp.array([0.95, 0.95]), jnp.zeros(2), 0.95)
+    budget = -asked * budgets.reach(cost_adv, settings.kl / cppo.KL_TO_VARIANCE)
     found = estep.solve(adv, cost_adv, budget, settings.kl / cppo.KL_TO_VARIANCE)
     assert int(found.status) == estep.Status.OPTIMAL
     assert float(found.reward_change) > 0.0

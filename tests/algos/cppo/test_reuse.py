@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from cppo import algos
-from cppo.algos.cppo import CPPOSettings
+from cppo.algos.cppo import CPPOSettings, reuse
 from cppo.envs.probes import ProbeTwo
-from cppo.maths import reuse
 from cppo.networks import Networks
 from cppo.types import Batch
 

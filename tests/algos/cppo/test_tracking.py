@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo.maths import adam, tracking
+from cppo.algos.cppo import tracking
+from cppo.maths import adam
 from cppo.maths.distributions import Gaussian
 
 
@@ -55,7 +56,7 @@ def run(rate, gain, kl_limit, recovering=False, seed=0, epochs=60, loss=tracking
         target[None],
         -target[None] + 1,
         jnp.asarray([recovering]),
-        jax.random.PRNGKey(1),
+        key=jax.random.PRNGKey(1),
         kl_limit=kl_limit,
         rate=rate,
         beta=0.3,

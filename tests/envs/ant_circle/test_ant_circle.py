@@ -2,13 +2,9 @@
 
 import jax
 import numpy as np
+from worlds import build, keys_of
 
-from cppo.envs.ant_circle import AntCircleEnv
-from cppo.envs.mujoco_tasks import build
-
-
-def keys_of(seed, worlds):
-    return np.asarray(jax.random.split(jax.random.PRNGKey(seed), worlds))
+from cppo.envs.ant_circle.threads import AntCircleEnv
 
 
 def test_vector_of_the_original():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import cppo.envs.gym_export  # noqa: F401 (registers the environments)
+import cppo.envs.gymnasium.export  # noqa: F401 (registers the environments)
 from cppo.envs import names
 from cppo.types import UsageError
 
@@ -29,10 +29,10 @@ def test_five_values_and_the_six_of_safety_gymnasium():
     six = gymnasium.make("cppo/PointGoal1-v0", six_tuple=True, disable_env_checker=True)
     np.testing.assert_array_equal(five.reset(seed=3)[0], six.reset(seed=3)[0])
     for env in (five.unwrapped, six.unwrapped):  # a hazard under the robot
-        task = env._state.task
+        task = env.worlds.state.task
         hazards = np.array(task.hazards)
         hazards[0, 0] = task.start[0, :2]
-        env._state = env._state._replace(task=task._replace(hazards=hazards))
+        env.worlds.state = env.worlds.state._replace(task=task._replace(hazards=hazards))
     obs, reward, terminated, truncated, info = five.step(np.ones(2, np.float32))
     assert obs.shape == (60,) and info == {"cost": 1.0} and not (terminated or truncated)
     seen = six.step(np.ones(2, np.float32))
@@ -44,9 +44,9 @@ def test_several_costs_are_told_apart_and_total_as_in_the_original():
     env = gymnasium.make("cppo/CarPush2-v0", six_tuple=True, disable_env_checker=True)
     env.reset(seed=0)
     inner = env.unwrapped
-    hazards = np.array(inner._state.task.hazards)
-    hazards[0, :] = inner._state.task.start[0, :2]  # all four hazards at once
-    inner._state = inner._state._replace(task=inner._state.task._replace(hazards=hazards))
+    hazards = np.array(inner.worlds.state.task.hazards)
+    hazards[0, :] = inner.worlds.state.task.start[0, :2]  # all four hazards at once
+    inner.worlds.state = inner.worlds.state._replace(task=inner.worlds.state.task._replace(hazards=hazards))
     _, _, cost, _, _, info = env.step(np.zeros(2, np.float32))
     assert cost == 1.0 and info == {"cost": 1.0, "cost_hazards": 1.0, "cost_pillars": 0.0}
 
@@ -65,7 +65,7 @@ def test_bad_actions_are_refused_with_advice():
 def test_episode_ends_at_its_limit():
     env = gymnasium.make("cppo/PointGoal1-v0").unwrapped
     env.reset(seed=0)
-    env._state = env._state._replace(age=np.array([998], np.int32))
+    env.worlds.state = env.worlds.state._replace(age=np.array([998], np.int32))
     assert not env.step(np.ones(2))[3]
     assert env.step(np.ones(2))[3]
 
@@ -76,6 +76,23 @@ def test_vector_version():
     assert obs.shape == (4, 60) and envs.observation_space.contains(obs)
     obs, reward, terminated, truncated, info = envs.step(envs.action_space.sample())
     assert reward.shape == terminated.shape == truncated.shape == info["cost"].shape == (4,)
+
+
+def test_the_vector_version_is_one_batch_of_worlds():
+    """Whole batches go to the physics in one call a step; a world that ended starts again in the same step."""
+    batch = gymnasium.make_vec("cppo/PointCircle-v0", num_envs=8, render_mode="rgb_array", width=64, height=64)
+    inner, calls = batch.unwrapped, []
+    advance = inner.worlds._advance
+    inner.worlds._advance = lambda *given: (calls.append(1), advance(*given))[1]
+    batch.reset(seed=0)
+    for number in range(1, 51):
+        obs, _, _, truncated, info = batch.step(np.ones((8, 2), np.float32))
+        assert len(calls) == number and bool(truncated.all()) == (number == 50)
+    assert np.array_equal(info["_final_obs"], truncated) and not np.array_equal(info["final_obs"], obs)
+    pictures = batch.render()
+    assert len(pictures) == 8 and pictures[0].shape == (64, 64, 3)
+    assert len({picture.tobytes() for picture in pictures}) > 1
+    batch.close()
 
 
 def test_render():

@@ -2,18 +2,25 @@
 
 import json
 import os
+import subprocess
 import sys
+import time
 from functools import partial
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 import sample_envs
+from gymnasium import spaces
 
 import cppo
-import cppo.envs.gym_export
-from cppo.envs import from_gymnasium, gym_env
-from cppo.types import Box, Discrete, MultiDiscrete, TrainingError, UsageError
+import cppo.envs.gymnasium.export
+from cppo.envs import from_gymnasium
+from cppo.envs.gymnasium import env as gym_env
+from cppo.envs.gymnasium import world
+from cppo.runs import health
+from cppo.types import LOST, Box, Discrete, MultiDiscrete, TrainingError, UsageError
 
 SMALL = {"batch_size": 40, "num_envs": 4, "min_episodes": 1, "value_epochs": 1, "epochs": 1}
 
@@ -190,13 +197,18 @@ def test_several_choices_are_learned(tmp_path):
     assert run.summary["final_return"] > 5.5
 
 
-@pytest.mark.parametrize("letter", ["r", "x", "h"])
-def test_a_failed_process_is_restarted_and_its_episodes_dropped(letter, tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize(
+    ("letter", "kind"), [("r", "exception"), ("x", "crash"), ("h", "hang"), ("g", "hang"), ("s", "shape")]
+)
+def test_a_failed_process_is_restarted_and_its_episodes_dropped(letter, kind, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("TROUBLE", str(tmp_path / "letters"))
     (tmp_path / "letters").write_text(letter)
-    env = from_gymnasium(partial(sample_envs.limited, sample_envs.Trouble), num_envs=4, workers=2, timeout=1.0)
+    patience = 2.0 if kind == "hang" else 60.0  # a busy machine keeps healthy processes waiting
+    env = from_gymnasium(partial(sample_envs.limited, sample_envs.Trouble), num_envs=4, workers=2, timeout=patience)
     run = train(env, tmp_path / "run", steps=160)
     assert run.metrics()["dropped_episodes"].tolist() == [2, 0, 0, 0]
+    assert run.metrics()[f"dropped_{kind}"].tolist()[:1] == [2]
+    assert run.summary["dropped_episodes"] == dict.fromkeys(LOST, 0) | {kind: 2}
     assert run.metrics()["episodes"].iloc[0] == 2  # only the other process's worlds finished theirs
     assert run.metrics()["length"].iloc[-1] == 10
     assert "are restarted, their episodes dropped" in caplog.text
@@ -206,7 +218,9 @@ def test_a_failed_process_is_restarted_and_its_episodes_dropped(letter, tmp_path
 def test_repeated_failures_end_the_run_with_the_environment_s_traceback(letter, words, tmp_path, monkeypatch):
     monkeypatch.setenv("TROUBLE", str(tmp_path / "letters"))
     (tmp_path / "letters").write_text(letter * 50)
-    env = from_gymnasium(partial(sample_envs.limited, sample_envs.Trouble), num_envs=1, timeout=0.5)
+    env = from_gymnasium(
+        partial(sample_envs.limited, sample_envs.Trouble), num_envs=1, timeout=0.5 if letter == "h" else 60.0
+    )
     env.reset(seed=0)
     processes = env.core.pool.processes  # type: ignore[union-attr]
     with pytest.raises(TrainingError, match="failed 3 times") as error:
@@ -214,20 +228,140 @@ def test_repeated_failures_end_the_run_with_the_environment_s_traceback(letter, 
             env.step(np.zeros((1, 1)))
     assert words in str(error.value)
     assert letter == "x" or "sample_envs.py" in str(error.value)  # where it was, also when it only hung
-    assert letter == "x" or "sample_envs.py" in str(error.value)  # where it was, also when it only hung
     assert all(process._child.poll() is not None for process in processes)
 
 
+@pytest.mark.parametrize(
+    ("what", "value", "words"),
+    [
+        ("obs", np.zeros(1, np.float32), r"shape \(1,\); its space declares \(2,\)"),
+        ("obs", 0.5, r"shape \(\); its space declares \(2,\)"),
+        ("obs", np.zeros(2, complex), "dtype complex128; its space declares float32"),
+        ("reset", np.zeros((2, 1), np.float32), r"shape \(2, 1\)"),
+        ("reward", np.zeros(2), r"the reward array\(\[0\., 0\.\]\); it must be a number"),
+        ("reward", None, "the reward None; it must be a number"),
+        ("cost", [1.0, 2.0], r"the cost is \[1\.0, 2\.0\]; it must be a number"),
+        ("cost", "1.0", "the cost is '1.0'; it must be a number"),
+        ("terminated", "False", "terminated"),
+    ],
+)
+def test_what_does_not_fit_its_space_is_refused(what, value, words):
+    env = sample_envs.wrong(what, value)
+    worker = world.World(env, None, [], None)
+    worker.costs = 1
+    with pytest.raises(world.making.Mismatch, match=words):
+        worker.reset(seed=0)
+        for _ in range(2):
+            worker.step(np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("space", "good", "bad"),
+    [
+        (spaces.Box(0, 255, (2, 2, 1), np.uint8), np.zeros((2, 2, 1), np.int64), np.zeros((2, 2, 1))),
+        (spaces.Box(-1, 1, (2,), np.float32), [5, 0], [[5, 0]]),
+        (spaces.Dict(a=spaces.Box(0, 1, (1,)), b=spaces.Discrete(2)), {"a": [0.0], "b": 1}, {"a": 0.0, "b": 1}),
+        (spaces.Dict(a=spaces.Box(0, 1, (1,))), {"a": [0.0]}, {"b": [0.0]}),
+        (spaces.Tuple([spaces.Discrete(2)]), (1,), (1, 1)),
+        (spaces.MultiDiscrete([2, 3]), np.array([1, 2]), np.array([1, 3])),
+    ],
+)
+def test_spaces_know_what_fits(space, good, bad):
+    world.making.fits(space, good, "it")
+    with pytest.raises(world.making.Mismatch, match="it"):
+        world.making.fits(space, bad, "it")
+
+
+def test_an_environment_that_loses_every_episode_ends_with_its_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("TROUBLE", str(tmp_path / "letters"))
+    (tmp_path / "letters").write_text("rr")  # too few for a process to be given up
+    env = from_gymnasium(partial(sample_envs.limited, sample_envs.Trouble), num_envs=4, workers=2)
+    with pytest.raises(TrainingError, match=r"no episode of the run finished, 4 were lost(.|\n)*motor is on fire"):
+        train(env, tmp_path / "run", steps=40)
+
+
+class Gone:
+    """How many of the worlds of a batch lost an episode, and how many finished one."""
+
+    def __init__(self, most):
+        self.losses = health.Losses(most)
+
+    def says(self, *pairs):
+        for lost, ended in pairs:
+            self.losses.add([{"dropped_episodes": lost, "episodes": ended}])
+        return self.losses.too_many()
+
+
+def test_too_large_a_share_of_lost_episodes_stops_a_run():
+    assert Gone(0.1).says(*[(2, 8)] * 19) is None  # a window is not full yet
+    assert "40 of 200" in str(Gone(0.1).says(*[(2, 8)] * 20))
+    assert Gone(0.2).says(*[(2, 8)] * 20) is None
+    assert Gone(0.1).says(*[(150, 0)] * 2, *[(0, 30)] * 18) is None  # two accidents of many worlds at once
+    assert Gone(0.1).says(*[(2, 8)] * 19, *[(0, 10)] * 20) is None  # what is long ago
+
+
+PARENT = """
+import sys, threading
+import numpy as np
+import sample_envs
+from functools import partial
+from cppo.envs import from_gymnasium
+
+def go():
+    env = from_gymnasium(partial(sample_envs.limited, sample_envs.Trouble), num_envs=2, workers=2)
+    env.reset(seed=0)
+    print(*(process._child.pid for process in env.core.pool.processes), flush=True)
+    for _ in range(10):
+        env.step(np.zeros((2, 1)))
+
+if sys.argv[1] == "thread":
+    thread = threading.Thread(target=go)
+    thread.start()
+    thread.join()
+else:
+    go()
+"""
+
+
+def alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="asks Linux which processes there are")
+@pytest.mark.parametrize(("letter", "place"), [("g", "main"), ("h", "thread")])
+def test_nothing_outlives_a_killed_parent(letter, place, tmp_path):
+    """Workers hang in Python or in compiled code when the parent is killed in the middle of a step."""
+    (tmp_path / "letters").write_text(letter * 50)
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TROUBLE": str(tmp_path / "letters"), "TMPDIR": str(tmp_path / "tmp")}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # another interpreter has its own modules
+    before = set(os.listdir("/dev/shm"))
+    command = [sys.executable, "-c", PARENT, place]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as parent:
+        workers = parent.stdout.readline().split()  # type: ignore[union-attr]
+        while len((tmp_path / "letters").read_text()) > 48:  # both took theirs, and hang
+            assert parent.poll() is None, "the parent did not come so far"
+            time.sleep(0.05)
+        assert len(workers) == 2 and all(alive(int(worker)) for worker in workers)
+        parent.kill()
+    deadline = time.monotonic() + 60.0
+    while any(alive(int(worker)) for worker in workers):
+        assert time.monotonic() < deadline, "a worker outlives its parent"
+        time.sleep(0.05)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not {name for name in set(os.listdir("/dev/shm")) - before if name.startswith(("cppo", "tmp"))}
+
+
 def test_no_process_outlives_a_run(tmp_path):
-    before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
     env = from_gymnasium("sample_envs:LineSample-v0", num_envs=3)
     env.reset(seed=0)
     children = [process._child for process in env.core.pool.processes]  # type: ignore[union-attr]
     assert all(child.poll() is None for child in children)
     env.close()
     assert all(child.poll() is not None for child in children)
-    if before:
-        assert not {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("cppo-")}
 
 
 @pytest.mark.slow
@@ -239,7 +373,7 @@ def test_pictures_train_a_cnn(tmp_path):
 
 def test_our_own_tasks_survive_the_round_trip(tmp_path):
     """A task of ours, wrapped as a Gymnasium environment and brought back, costs and earns what it did."""
-    ours, back = cppo.envs.make("AntCircle"), from_gymnasium("cppo.envs.gym_export:cppo/AntCircle-v0")
+    ours, back = cppo.envs.make("AntCircle"), from_gymnasium("cppo.envs.gymnasium.export:cppo/AntCircle-v0")
     assert (back.spec.obs_shape, back.spec.action) == (ours.spec.obs_shape, ours.spec.action)
     single = gymnasium.make("cppo/AntCircle-v0", disable_env_checker=True)
     first = back.reset(seed=0)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cppo.envs.safety_gym import SafetyGymEnv
-from cppo.envs.tasks import navigation
-from cppo.envs.tasks.layouts import keepouts, sample_goals, sample_goals_at_once
-from cppo.envs.tasks.scenes import SCENES
+from cppo.envs.safety_gym import navigation
+from cppo.envs.safety_gym.layouts import Asked, keepouts, sample_goals, sample_goals_at_once
+from cppo.envs.safety_gym.scenes import SCENES
+from cppo.envs.safety_gym.threads import SafetyGymEnv
 from cppo.types import TrainingError
 
 COUNT = 20_000
@@ -85,7 +85,7 @@ def test_goal_without_a_place_is_reported():
     others = np.full((2, 10, 2), 9.0, np.float32)
     others[0, 0] = 0.0
     keys = np.asarray(jax.random.split(jax.random.PRNGKey(0), 2))
-    _, found = jax.jit(lambda k, o: sample_goals(scene, k, jnp.arange(2), o, jnp.ones(2, bool)))(keys, others)
+    _, found = jax.jit(lambda k, o: sample_goals(scene, Asked(k, jnp.arange(2), o, jnp.ones(2, bool))))(keys, others)
     np.testing.assert_array_equal(found, [False, True])
 
 
@@ -100,8 +100,10 @@ def test_goals_drawn_at_once_are_those_of_the_loop(name):
         _, start, task = navigation.reset(scene, keys, jnp.dtype(jnp.float32))
         seen = navigation.look(scene, task.start, start.qpos, jnp.zeros((400, scene.sensors)))
         others = navigation._others(task, seen)
-        early = sample_goals_at_once(scene, keys, numbers, others, jnp.zeros(400, bool))[0]
-        return [sample(scene, keys, numbers, others, wanted) for sample in (sample_goals, sample_goals_at_once)], early
+        early = sample_goals_at_once(scene, Asked(keys, numbers, others, jnp.zeros(400, bool)))[0]
+        return [
+            sample(scene, Asked(keys, numbers, others, wanted)) for sample in (sample_goals, sample_goals_at_once)
+        ], early
 
     ((goals, found), (at_once, found_at_once)), early = both(keys)
     np.testing.assert_array_equal(found, found_at_once)
@@ -115,7 +117,7 @@ def test_goals_drawn_at_once_without_a_place():
     others[0, 0] = 0.0
     keys, numbers = jnp.asarray(keys_of(2)), jnp.arange(2)
     for wanted, expected in ([True, True], [False, True]), ([False, True], [True, True]):
-        _, found = sample_goals_at_once(scene, keys, numbers, others, jnp.asarray(wanted))
+        _, found = sample_goals_at_once(scene, Asked(keys, numbers, others, jnp.asarray(wanted)))
         np.testing.assert_array_equal(found, expected)
 
 

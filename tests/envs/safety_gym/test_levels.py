@@ -1,46 +1,26 @@
 """Levels 0 to 2 of Goal, Push and Circle: parity with recordings, layouts, observations, costs as constraints."""
 
-from functools import cache
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from worlds import build, recorded_costs, recording
 
 import cppo
-from cppo.envs.mujoco_tasks import build
-from cppo.envs.physics.models import navigation_model
-from cppo.envs.replay import replay
-from cppo.envs.tasks import navigation
-from cppo.envs.tasks.layouts import keepouts
-from cppo.envs.tasks.scenes import SCENES
+from cppo.envs import replay
+from cppo.envs.safety_gym import navigation
+from cppo.envs.safety_gym.layouts import keepouts
+from cppo.envs.safety_gym.models import navigation_model
+from cppo.envs.safety_gym.scenes import SCENES
 
-FOLDER = Path(__file__).parent.parent / "data"
-# Recorded with benchmarks/record_safety_gymnasium.py (safety-gymnasium 1.0.0, MuJoCo 2.3.3).
+# Recorded with scripts/record_safety_gymnasium.py (safety-gymnasium 1.0.0, MuJoCo 2.3.3).
 RECORDED = ["PointGoal2", "PointPush2", "PointCircle2", "CarGoal1", "CarPush2", "CarCircle1"]
 ALSO_RECORDED = ["PointGoal0", "PointPush0", "PointCircle1", "CarGoal2"]  # nothing that the others do not have
 TOUCHING = {"vase", "push_box", "pillar"}  # modes that steer at something solid
 SIZES = {
     "Goal0": 16, "Goal1": 48, "Goal2": 48, "Push0": 32, "Push1": 64, "Push2": 64, "Circle0": 16, "Circle1": 16,
-    "Circle2": 16,
+    "Circle2": 16, "Button0": 32, "Button1": 64, "Button2": 64,
 }  # fmt: skip
-
-
-@cache
-def recording(name):
-    with np.load(FOLDER / f"{name}.npz") as data:
-        return {key: data[key] for key in data.files}
-
-
-def recorded_costs(data):
-    """The original's costs as our constraints."""
-    if "cost_vases_contact" in data:
-        vases = np.maximum(data["cost_vases_contact"], data["cost_vases_velocity"])
-        return np.stack([data["cost_hazards"], vases], 1)
-    if "cost_pillars" in data:
-        return np.stack([data["cost_hazards"], data["cost_pillars"]], 1)
-    return data["cost"]
 
 
 @pytest.mark.parametrize("name", [*RECORDED, *(pytest.param(name, marks=pytest.mark.slow) for name in ALSO_RECORDED)])
@@ -73,8 +53,9 @@ def test_recordings_charge_every_constraint():
 def test_spec_and_model(name):
     scene = SCENES[name]
     env = build(name, 1)
-    sensors = {"Point": 12, "Car": 24}[scene.robot.name.capitalize()]
-    assert env.spec.obs_shape == (sensors + SIZES[name.removeprefix("Point").removeprefix("Car")],)
+    robot = scene.robot.name.capitalize()
+    sensors = {"Point": 12, "Car": 24, "Racecar": 12, "Ant": 40, "Doggo": 56}[robot]
+    assert env.spec.obs_shape == (sensors + SIZES[name.removeprefix(robot)],)
     wanted = {"Goal2": ("hazards", "vases"), "Push2": ("hazards", "pillars")}.get(name[-5:], ("cost",))
     assert env.spec.cost_names == wanted
     assert env.spec.cost_limits == (25.0,) * len(wanted)
@@ -162,7 +143,7 @@ def test_circle_by_hand(name, charged):
     task = navigation.Task(np.zeros((3, 2)), nothing[..., :2], nothing[..., :2], np.zeros((3, 2)), np.zeros((3, 4)))
     seen, task = jax.tree.map(jnp.asarray, (seen, task))
     np.testing.assert_array_equal(navigation.costs(scene, task, seen)[:, 0], charged)
-    np.testing.assert_allclose(navigation.circle_reward(seen), [0.1 / 1.5, 0.1 / 1.3, 0], atol=1e-7)
+    np.testing.assert_allclose(navigation.circle_reward(scene, seen), [0.1 / 1.5, 0.1 / 1.3, 0], atol=1e-7)
     # One lidar sees the origin, out to 6 m (to the robot's left twice, then straight ahead).
     lidar = np.asarray(navigation.observe(scene, task, seen))[:, scene.robot.observed :]
     assert lidar.shape == (3, 16)

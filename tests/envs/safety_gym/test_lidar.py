@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cppo.envs.tasks.lidar import lidars
+from cppo.envs.safety_gym.lidar import lidars
 
 BIN = 2 * np.pi / 16
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cppo.envs.physics import point
-from cppo.envs.physics.models import navigation_model
-from cppo.envs.physics.settling import settling_table
-from cppo.envs.physics.threads import Threads
-from cppo.envs.tasks.scenes import SCENES
+from cppo.envs.mujoco.threads import Threads
+from cppo.envs.safety_gym import point
+from cppo.envs.safety_gym.models import navigation_model
+from cppo.envs.safety_gym.scenes import SCENES
+from cppo.envs.safety_gym.settling import settling_table
 
 FAR = 50.0  # m, where the object is out of reach
 SCENE = SCENES["PointGoal1"]

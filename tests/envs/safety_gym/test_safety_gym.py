@@ -3,20 +3,16 @@
 import jax
 import numpy as np
 import pytest
+from worlds import build, keys_of
 
-from cppo.envs.mujoco_tasks import build
-from cppo.envs.physics.settling import settling_table
-from cppo.envs.replay import navigation_state
-from cppo.envs.safety_gym import SafetyGymEnv, first_observation
-from cppo.envs.tasks.scenes import SCENES
+from cppo.envs.safety_gym.recordings import navigation_state
+from cppo.envs.safety_gym.scenes import SCENES
+from cppo.envs.safety_gym.settling import settling_table
+from cppo.envs.safety_gym.threads import SafetyGymEnv, first_observation
 from cppo.types import UsageError
 
 NAMES = ["PointGoal1", "PointPush1", "CarPush1"]
 YAW = 1.662251934907694  # rad, the robot's at seed 0 of the original
-
-
-def keys_of(seed, worlds):
-    return np.asarray(jax.random.split(jax.random.PRNGKey(seed), worlds))
 
 
 def uniform(seed, steps, worlds):
