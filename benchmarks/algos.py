@@ -22,9 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cppo import algos, plan
-from cppo.algos import common
+from cppo import algos
+from cppo.algos import on_policy as common
 from cppo.networks import Networks
+from cppo.runs.group import Group
+from cppo.runs.plan import make_plan
 from cppo.settings import replace
 from cppo.types import Batch, Box, EnvSpec, Episodes
 
@@ -124,11 +126,10 @@ def throughput(names: list[str], samples: int) -> None:
     print(f"\nPointGoal1 (threads), one seed, {samples} steps to an on-policy batch\n{'algorithm':<12}{'steps/s':>9}")
     for name in names:
         sizes = {"batch_size": samples} if algos.get(name).policy == "on" else {}
-        learner = plan.make(name, "PointGoal1", backend="threads", settings=sizes).learner()
-        state, _ = learner.iterate(learner.start())
-        jax.block_until_ready(state.agent)
-        spent = timed(Case(lambda: learner.iterate(state)[0].agent, ()))  # noqa: B023 (called at once)
-        print(f"{name:<12}{learner.batch_size / spent.wall:>9.0f}", flush=True)
+        group = Group([make_plan(name, "PointGoal1", backend="threads", settings=sizes)])
+        state, _ = group.iterate(group.start())
+        spent = timed(Case(lambda: group.iterate(state)[0].sections[0].agent, ()))  # noqa: B023 (called at once)
+        print(f"{name:<12}{group.batch_size / spent.wall:>9.0f}", flush=True)
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cppo.maths.estep import EStep, Status, solve
+from cppo.algos.cppo.estep import EStep, Status, solve
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "maths"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "algos" / "cppo"))
 import reference
 
 VARIANCE = 0.02 / (2 * np.log(2) - 1)

@@ -15,7 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cppo import collect, plan
+from cppo.runs import collect
+from cppo.runs.group import Group
+from cppo.runs.plan import make_plan
 
 
 class Worlds:
@@ -23,16 +25,12 @@ class Worlds:
 
     def __init__(self, name: str, worlds: int, steps: int):
         settings = {"num_envs": worlds, "batch_size": worlds * steps}
-        self.learner = plan.make("cppo", name, backend="warp", settings=settings).learner()
-        self.env: Any = self.learner.env
-        state = self.learner.start()
-        self.start = jax.device_put((state.host_env, state.worlds.obs), jax.local_devices()[0])
-        agent = jax.device_put((self.learner.settings, state.agent), jax.local_devices()[0])
-        leaves, self.structure = jax.tree.flatten(agent)
-        self.keys = state.key
-        wanted = collect.needed(self.learner.act_lanes, self.structure, leaves, state.worlds.obs, self.keys)
-        self.leaves = collect.only(leaves, wanted)
-        self.collector = collect.DeviceCollector(self.env, self.learner.act_lanes, self.learner.length)
+        group = Group([make_plan("cppo", name, backend="warp", settings=settings)])
+        state = jax.device_put(group.start(), jax.local_devices()[0])
+        self.env: Any = group.env
+        self.structure, self.leaves, obs, self.keys = group.acting(state, [state.sections[0].key])
+        self.start = state.host_env, obs
+        self.collector: Any = group.collector
 
     def compiled_seconds(self, repeats: int) -> float:
         """Of the fastest rollout after the first, which compiles."""
@@ -48,14 +46,14 @@ class Worlds:
         """What the physics is given in that rollout."""
         step = jax.jit(self.collector._one_step, static_argnums=0)
         env_state, obs = jax.tree.map(jnp.copy, self.start)
-        action, inputs = self.collector._first(self.structure, self.leaves, env_state, obs, self.keys, 0)
-        now, buffers, given = (obs, action), None, []
-        for t in range(self.learner.length):
-            given.append(inputs)
-            moved = self.env.run(inputs)
+        now = collect.Now(obs, *self.collector._first(self.structure, self.leaves, env_state, obs, self.keys, 0))
+        buffers, given = None, []
+        for t in range(self.collector.length):
+            given.append(now.inputs)
+            moved = self.env.run(now.inputs)
             buffers = buffers or self.collector._buffers(env_state, now, moved)()
-            env_state, buffers, now, inputs = step(
-                self.structure, buffers, env_state, now, moved, self.leaves, self.keys, t
+            (buffers, env_state), now = step(
+                self.structure, (buffers, env_state), now, moved, (self.leaves, self.keys), t
             )
             env_state = self.env.attend(env_state)
         return given

@@ -17,10 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cppo import algos, collect, envs, episodes, presets
-from cppo.algos.common import prepare
-from cppo.learner import Learner
-from cppo.maths import costs, estep
+from cppo import algos, envs, presets
+from cppo.algos.cppo import estep
+from cppo.algos.on_policy import prepare
+from cppo.maths import costs
+from cppo.runs import collect, episodes
+from cppo.runs.learner import Learner
 from cppo.settings import replace
 
 FRESH = 400  # episodes of the fresh batch
@@ -75,8 +77,8 @@ def main() -> None:
     algorithm, env = algos.get("cppo"), envs.build("PointCircle", 20)
     chosen = presets.settings("cppo", "PointCircle") | {"cost_limit": env.spec.cost_limits}
     lanes = [replace(algorithm.settings(), chosen)] * arguments.seeds
-    learner = Learner(algorithm, env, lanes, list(range(arguments.first, arguments.first + arguments.seeds)))
-    state = learner.start()
+    learner = Learner(algorithm, env.spec, lanes, range(arguments.first, arguments.first + arguments.seeds), env)
+    state, _, _ = learner.start()
     seen: dict[tuple[float, int], list[dict[str, np.ndarray]]] = {way: [] for way in WAYS}
     judges = {}
     for gain, epochs in WAYS:

@@ -1,10 +1,10 @@
 """The comparison on a results page, from summaries that are kept in the repository.
 
-    python benchmarks/compare_page.py results/point_circle/compare --runs runs/compare-PointCircle
+    python scripts/compare_page.py results/point_circle/compare --runs runs/compare-PointCircle
         take the finished runs of a `cppo compare` folder into the summaries (one small JSON file an algorithm)
-    python benchmarks/compare_page.py results/point_circle/compare
+    python scripts/compare_page.py results/point_circle/compare
         write the table into every page of docs/ that has the marks below, and draw the figure
-    python benchmarks/compare_page.py results/point_circle/compare --check
+    python scripts/compare_page.py results/point_circle/compare --check
         say whether the pages agree with the summaries (exit code 1 where not)
 
 The table stands between ``<!-- comparison: FOLDER -->`` and ``<!-- end of comparison -->``.
@@ -21,8 +21,10 @@ from typing import Any
 
 import pandas as pd
 
-from cppo import plots, ranking
-from cppo.log import cost_columns, read_metrics
+from cppo.reports import ranking
+from cppo.reports.curves import learning_curves
+from cppo.runs.metrics import cost_columns, read_metrics
+from cppo.runs.sealed import read_json
 
 ROOT = Path(__file__).parents[1]
 PAPER = {"cppo": "85 / 5.5", "cpo": "122 / 7.5", "ppo_lag": "9 / 1.5", "trpo_lag": "41 / 2.9"}  # PointCircle, by eye
@@ -34,13 +36,12 @@ def take(runs: Path, folder: Path) -> None:
     """Summaries of all finished runs in ``runs``: outcome, settings, versions, and the curves to four digits."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(runs.glob("*/summary.json")):
-        config = json.loads((path.parent / "config.json").read_text())
-        versions = json.loads((path.parent / "versions.json").read_text())
+        config, versions = (read_json(path.parent / name) for name in ("config.json", "versions.json"))
         frame = read_metrics(path.parent)
         columns = ["steps", "seed", "return", *cost_columns(config["cost_limits"]).values()]
         curves = {name: [_short(value) for value in frame[name]] for name in columns}
         kept = {name: config[name] for name in ("algo", "env", "seeds", "steps", "cost_limits", "settings")}
-        kept |= {"versions": {name: versions.get(name) for name in VERSIONS}, "summary": json.loads(path.read_text())}
+        kept |= {"versions": {name: versions.get(name) for name in VERSIONS}, "summary": read_json(path)}
         text = json.dumps(kept, indent=1)[:-2] + f',\n "curves": {json.dumps(curves)}\n}}\n'
         (folder / f"{config['algo']}.json").write_text(text)
 
@@ -70,7 +71,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         cells = [
             f"`{row.name}`",
             row.reward.format(1),
-            cost if row.feasible else f"**{cost}**",
+            cost if row.excess <= 0 else f"**{cost}**",
             f"{row.within} of {row.seeds}",
             row.violation_rate.format(0, scale=100, unit="%"),
             ranking.duration(row.seconds),
@@ -96,7 +97,7 @@ def figure(results: dict[str, dict[str, Any]], path: Path) -> None:
     """Learning curves, in the table's order."""
     rows = ranking.ranked(ranking.outcome(name, r["summary"], r["cost_limits"]) for name, r in results.items())
     named = [(row.name, pd.DataFrame(results[row.name]["curves"])) for row in rows]
-    plots.learning_curves(named, rows[0].limit, path)
+    learning_curves(named, rows[0].limit, path, "PointCircle")
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ four batches. Columns: the change of an episode's cost or return that the step's
 remaining batches say of the same step.
 
     cppo train --algo ppo --env PointGoal1 --seeds 1 --seed 60 --steps 1500000 --out runs/ppo
-    python benchmarks/confirmed.py runs/ppo [--batches 8] [--cost-decay 0.95 0.8]
+    python scripts/confirmed.py runs/ppo [--batches 8] [--cost-decay 0.95 0.8]
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A study's tables on a page of docs/, from the record that is kept in the repository.
 
     cppo report runs/study-ablation --measure --no-page --out results/ablation
-    python benchmarks/study_page.py results/ablation            write the tables into every page that has the marks
-    python benchmarks/study_page.py results/ablation --check    say whether they agree (exit code 1 where not)
+    python scripts/study_page.py results/ablation            write the tables into every page that has the marks
+    python scripts/study_page.py results/ablation --check    say whether they agree (exit code 1 where not)
 
 The tables stand between ``<!-- study: FOLDER -->`` and ``<!-- end of study -->``.
 """
@@ -14,7 +14,8 @@ import re
 import sys
 from pathlib import Path
 
-from cppo.study import results, tables
+from cppo.reports import records as results
+from cppo.reports import tables
 
 ROOT = Path(__file__).parents[1]
 
