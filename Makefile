@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint bench results docs clean
+.PHONY: demo test test-all lint bench results docs lock clean
 
 demo: $(READY)  ## train CPPO on PointCircle, print a table, draw the curves
 	$(BIN)/cppo train --algo cppo --env PointCircle --seeds 4 --steps 200000 --out runs/demo --overwrite
@@ -25,6 +25,7 @@ bench: $(READY)  ## timings, as ratios measured in one run
 	$(BIN)/python benchmarks/estep.py
 	$(BIN)/cppo bench env
 	$(BIN)/python benchmarks/algos.py
+	$(BIN)/python benchmarks/policy_step.py
 	$(BIN)/python benchmarks/gymnasium_vector.py
 
 results: $(READY)  ## figures and tables of results/ from the committed records
@@ -32,6 +33,11 @@ results: $(READY)  ## figures and tables of results/ from the committed records
 
 docs: $(READY)  ## the documentation as a web site in site/ (fetches nothing; its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+lock: $(READY)  ## the versions that development was last tried with, from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --upgrade --quiet \
+		--no-header --no-emit-index-url --no-emit-find-links --output-file requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) runs build dist site
