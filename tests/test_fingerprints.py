@@ -2,7 +2,7 @@
 
 On the processor and the versions of the recording the comparison is bit for bit (a hash of every metrics row less its
 times and what the task says of its episodes, and of the final parameters). Elsewhere compilers round otherwise: then
-the first iterations must agree closely. Record anew after a change that is meant to change results, and say so in
+the first iterations must agree closely, or roughly where contacts amplify rounding. Record anew after a change that is meant to change results, and say so in
 CHANGELOG.md:
 
     python tests/test_fingerprints.py
@@ -38,6 +38,7 @@ QUIET = {"show": False, "tensorboard": False, "seeds": 2, "checkpoint_seconds": 
 SMALL = {"hidden": (16, 16), "value_epochs": 2, "value_minibatches": 2, "min_episodes": 1}
 OFF = {"hidden": (16, 16), "value_steps": 4, "value_batch": 32, "replay_size": 2000, "states": 32, "actions": 8}
 WORLDS = {"PointGoal1": 1000, "AntCircle": 500, "CarPush1": 1000}  # steps of an episode
+CLOSE, ROUGH = 1e-3, 0.3  # of the first iteration elsewhere: contacts amplify rounding within an episode
 
 
 def small(algo):
@@ -163,7 +164,8 @@ def test_ends_as_recorded(name, tmp_path):
         assert (found[run]["count"], found[run]["columns"]) == (wanted["count"], wanted["columns"])
         if record["machine"] == machine():
             assert (found[run]["rows"], found[run]["agent"]) == (wanted["rows"], wanted["agent"])
-        assert found[run]["first"] == pytest.approx(wanted["first"], rel=1e-3)
+        amplified = any(name.endswith(f" on {world}") for world in WORLDS)
+        assert found[run]["first"] == pytest.approx(wanted["first"], rel=ROUGH if amplified else CLOSE)
         assert found[run]["policy"] == pytest.approx(wanted["policy"], rel=0.05)
 
 
