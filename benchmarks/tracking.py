@@ -49,8 +49,7 @@ def one_way(learner: Learner, settings: Any, agent: Any, key: Any) -> dict[str, 
     updated, metrics = learner.algorithm.update(networks, settings, agent, batch, update_key)
     judge = fresh_batch(learner, settings, agent, fresh_key, FRESH, 50)
     data = prepare(networks, settings, agent, judge)
-    limit = settings.aim * jnp.asarray(settings.cost_limit)
-    budget = costs.budget(limit, judge.episodes, settings.cost_discount, settings.cost_unit)
+    budget = costs.budget(jnp.asarray(settings.cost_limit), judge.episodes, settings.cost_discount, settings.cost_unit)
     target = estep.solve(data.adv, data.cost_adv, budget, settings.kl / (2 * jnp.log(2.0) - 1)).ratios
 
     def log_prob(params: Any) -> Any:

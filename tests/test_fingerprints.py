@@ -2,8 +2,8 @@
 
 On the processor and the versions of the recording the comparison is bit for bit (a hash of every metrics row less its
 times and what the task says of its episodes, and of the final parameters). Elsewhere compilers round otherwise: then
-the first iterations must agree closely, or roughly where contacts amplify rounding. Record anew after a change that is meant to change results, and say so in
-CHANGELOG.md:
+the first iterations must agree closely, or roughly where contacts amplify rounding. Record anew after a change that is
+meant to change results, and say so in CHANGELOG.md:
 
     python tests/test_fingerprints.py
 """

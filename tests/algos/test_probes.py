@@ -3,15 +3,11 @@
 Small networks and batches: a probe is decided by the algorithm, not by capacity.
 """
 
-from functools import partial
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from cppo import algos, envs, presets
-from cppo.algos.cppo import feedback
 from cppo.runs.learner import Learner
 from cppo.runs.plan import make_plan
 from cppo.settings import describe, replace
@@ -92,19 +88,6 @@ def iterations(name: str) -> int:
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in KIN)) for n in algos.TABLE])
 def test_learns_the_limit(name):
     check(name, "ProbeBox", learn(name, "ProbeBox", iterations(name)))
-
-
-def test_cppo_with_feedback_asks_for_a_share_of_its_reach():
-    """(No test of learning: where reward and cost are one signal, as here, docs/maths.md says why feedback fails.)"""
-    chosen = presets.PAIR["cppo", "PointPush1"]
-    seen = learn("cppo", "ProbeBox", 6, **(chosen | {"minibatches": 2}))
-    wanted = chosen["aim"] * jnp.array(envs.spec("ProbeBox").cost_limits)
-    of_all = lambda rule: jnp.vectorize(rule, signature="(c),(c)->(c)")  # noqa: E731  (iteration, seed, constraint)
-    missed = of_all(feedback.miss)(jnp.asarray(seen["watched_cost"]), wanted)
-    pressure = jnp.cumsum(chosen["feedback"] * missed, axis=0)  # neither bound is met so early
-    np.testing.assert_allclose(seen["pressure"], pressure, rtol=1e-4)
-    np.testing.assert_allclose(seen["tilt"], of_all(partial(feedback.asked, tilt=0.95))(pressure, missed), atol=2e-3)
-    assert not seen["recovering"].any()
 
 
 @pytest.mark.slow

@@ -8,8 +8,7 @@ import pytest
 from jaxtyping import TypeCheckError
 
 from cppo.algos import on_policy
-from cppo.algos.cppo import feedback
-from cppo.maths import advantages, distributions, multipliers
+from cppo.maths import advantages, distributions, multipliers, shares
 from cppo.runs import episodes
 
 
@@ -36,7 +35,11 @@ def test_shapes_under_vmap_are_those_of_one_lane():
 @pytest.mark.parametrize(
     ("right", "wrong", "words"),
     [
-        (lambda: feedback.miss(jnp.ones(2), jnp.ones(2)), lambda: feedback.miss(jnp.ones(2), jnp.ones(3)), "wanted"),
+        (
+            lambda: shares.normal_share(jnp.ones(2), jnp.ones(2), 0.9),
+            lambda: shares.normal_share(jnp.ones(2), jnp.ones(3), 0.9),
+            "limit",
+        ),
         (
             lambda: episodes.lived(episodes.start(3, 1, jnp.zeros(3, int))[0], jnp.zeros((4, 3), bool)),
             lambda: episodes.lived(episodes.start(3, 1, jnp.zeros(3, int))[0], jnp.zeros((4, 3))),

@@ -26,7 +26,6 @@ DIAGNOSTICS = (
     "theta",
     "theta_reward",
     "theta_feasible",
-    "calibration",
     "multiplier",
 )
 DIGITS = 5

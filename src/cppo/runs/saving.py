@@ -24,6 +24,7 @@ from cppo.types import PyTree, UsageError
 
 _BEST = "best."  # names of arrays in a checkpoint
 LATER = "host_env.tally"  # what earlier versions did not save: unknown until the episode ends
+GONE = ("agent.extra.average", "agent.extra.pressure", "agent.extra.calibration.")  # what only they saved, for CPPO
 Segment = dict[str, Any]  # file, sha256, count (steps in it, of each lane), added (steps ever added, by lane)
 
 
@@ -61,6 +62,7 @@ class Saver:
         self._take_best({name: arrays.pop(name) for name in list(arrays) if name.startswith(_BEST)}, meta, like)
         blank = checkpoint.blanks(without_replay(like))
         later = {name: np.full_like(x, np.nan) for name, x in blank.items() if name.endswith(LATER)}
+        arrays = {name: array for name, array in arrays.items() if name in blank or not name.startswith(GONE)}
         state = checkpoint.restore(later | arrays, without_replay(like))
         replay = _replay(like)
         if replay is not None:

@@ -28,19 +28,22 @@ def _ablation() -> Study:
     chosen = presets.settings("cppo", "PointCircle")
     changes = {
         "no recovery": {"recovery": False},
+        "printed budgets": {"budgets": "printed"},
+        "printed rules": {"budgets": "printed", "beta": 0.3, "waypoints": 4},
+        "tilt 1.0": {"tilt": 1.0},
+        "tilt 0.8": {"tilt": 0.8},
         "switch 1.0": {"switch": 1.0},
+        "switch 0.95": {"switch": 0.95},
         "switch 0.9": {"switch": 0.9},
-        "switch 0.6": {"switch": 0.6},
+        "switch 0.8": {"switch": 0.8},
         "beta 0.3": {"beta": 0.3},
         "beta 0.7": {"beta": 0.7},
         "beta 1.0": {"beta": 1.0},
-        "waypoints 1": {"waypoints": 1},
         "waypoints 4": {"waypoints": 4},
         "KL tracking": {"tracking": "kl"},
         "no lower clip": {"lower_clip": 0.0},
         "heuristic E-step": {"exact": False},
         "no reuse": {"reuse": 1},
-        "no calibration": {"calibrate": False},
     }
     # What equals the chosen settings is that run itself, not a variant of it.
     variants = {name: change for name, change in changes.items() if not change.items() <= chosen.items()}

@@ -22,12 +22,11 @@ def situation(cost_adv, cost, recovering, length=1000.0):
     number = jnp.asarray(1)
     episodes = Episodes(jnp.asarray(0.0), cost, cost, jnp.asarray(length), number, number)
     limit, flags = jnp.full(len(cost_adv), LIMIT), jnp.broadcast_to(jnp.asarray(recovering), (len(cost_adv),))
-    nothing = jnp.zeros(len(cost_adv))
-    return budgets.Situation(episodes, limit, cost, flags, cost_adv, VARIANCE, 1.0 + nothing, nothing)
+    return budgets.Situation(episodes, limit, cost, flags, cost_adv, VARIANCE)
 
 
 def solved(rule, adv, cost_adv, cost, recovering, tilt=0.95):
-    knobs = budgets.Knobs(rate=0.04, tilt=tilt, discount=0.99, unit="episode", exact=True)
+    knobs = budgets.Knobs(tilt=tilt, discount=0.99, unit="episode", exact=True)
     asked = budgets.RULES[rule](situation(cost_adv, cost, recovering), knobs)
     return estep.solve(adv, cost_adv, asked.budget, VARIANCE, asked.recovery)
 

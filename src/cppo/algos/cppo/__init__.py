@@ -3,8 +3,7 @@
 Each iteration asks which policy, inside a ball of probability ratios, would earn most within the cost limit (E-step,
 ``estep``), and moves the network towards it (M-step, ``tracking``). Once a limit is exceeded, recovery updates take
 over until the cost has fallen below a lower mark (``switch``). How far cost must fall, or may rise, is a rule passed
-in (``budgets``). Three additions of ours, all settings: the batches just before the newest (``reuse``), a limit moved
-against the average miss so far (``steering``), and budgets corrected by how far predictions came true (``calibrate``).
+in (``budgets``). An update may draw on the batches just before the newest, too (``reuse``).
 
 Where we differ from the paper, and why: docs/maths.md.
 """
@@ -19,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from cppo.algos.cppo import budgets, calibrate, estep, reuse, steering, tracking
+from cppo.algos.cppo import budgets, estep, reuse, tracking
 from cppo.algos.on_policy import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
 from cppo.maths import adam, switch
 from cppo.maths.advantages import centred
@@ -44,41 +43,33 @@ class CPPOSettings(OnPolicy):
         "l2", "How the M-step follows v: least E[(v − r)²], or kl, least KL(q‖π_θ).", choices=tuple(tracking.LOSSES)
     )
     lower_clip: float = setting(0.6, "Ratios below this are pushed down no further.", at_least=0.0, below=1.0)
-    gain: float = setting(2.0, "Targets are 1 + gain (v − 1); above 1 the M-step uses its trust region.", above=0.0)
+    gain: float = setting(4.0, "Targets are 1 + gain (v − 1); above 1 the M-step uses its trust region.", above=0.0)
     reuse: int = setting(1, "Batches that an update draws on: the newest and those just before it.", at_least=1)
     recovery: bool = setting(True, "Recovery updates once a limit is exceeded (false: the paper's ablation).")
     beta: float = setting(
-        0.3, "Share of the tracking error kept beside its cost part in recovery.", at_least=0.0, at_most=1.0
+        1.0, "Share of the tracking error kept beside its cost part in recovery.", at_least=0.0, at_most=1.0
     )
     switch: float = setting(
-        0.8, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0
+        0.9, "Recovery ends when the cost is at most this share of its limit.", above=0.0, at_most=1.0
     )
     switch_memory: float = setting(
-        0.0,
-        "Share of its past in the average of J_c that switch and feedback look at (0: the newest alone).",
+        0.5,
+        "Share of its past in the average of J_c that the switch looks at (0: the newest alone).",
         at_least=0.0,
         below=1.0,
     )
-    aim: float = setting(1.0, "Steer at this share of the limit, which leaves room for noise.", above=0.0, at_most=1.0)
     budgets: str = setting(
-        "printed",
-        "What updates ask of costs: printed (d − J_c, as in the paper), feedback, or shares (algos/cppo/budgets.py).",
+        "shares",
+        "What updates ask of costs: shares of their reach, or printed, the paper's d − J_c (algos/cppo/budgets.py).",
         choices=tuple(budgets.RULES),
-    )
-    feedback: float = setting(
-        0.0, "With budgets=feedback: how fast misses of the limit add up to pressure.", at_least=0.0
     )
     tilt: float = setting(
         0.95,
-        "With feedback or shares: most of an update's reach in cost that is asked for.",
+        "With shares: most of an update's reach in cost that is asked for. Lower earns more, and costs more to learn.",
         above=0.0,
         at_most=1.0,
     )
-    steering: float = setting(
-        0.0, "Move the limit steered at by this many times the average miss (algos/cppo/steering.py).", at_least=0.0
-    )
-    calibrate: bool = setting(True, "Divide the budget by how much more cost changed than predicted so far.")
-    waypoints: int = setting(4, "Targets of growing radius along the way of a recovery update.", at_least=1)
+    waypoints: int = setting(1, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
 
 
@@ -87,22 +78,21 @@ class Extra(NamedTuple):
 
     recovering: Bool[Array, " constraint"]
     watched: Float[Array, " constraint"]  # the J_c that the switch looks at, before the next batch is seen
-    average: Float[Array, " constraint"]  # of J_c over recent iterations, for steering
-    pressure: Float[Array, " constraint"]  # share of an update's reach in cost that feedback asks for
     last_cost: Float[Array, " constraint"]
     last_predicted: Float[Array, " constraint"]
     memory: adam.Memory
     rate_scale: Float[Array, ""]  # of the M-step's learning rate, found by backing off
-    calibration: calibrate.Calibration
     past: reuse.Past
 
 
+GONE = ("keep_scale", "aim", "feedback", "steering", "calibrate")
+
+
 def upgraded(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as an earlier version saved them, in today's names."""
-    if "budgets" in saved:
-        return dict(saved)
-    kept = {name: value for name, value in saved.items() if name != "keep_scale"}
-    return kept | {"budgets": "feedback" if saved.get("feedback", 0.0) > 0 else "printed"}
+    """Settings as an earlier version saved them, less those of rules that are gone; feedback goes on as shares."""
+    kept = {name: value for name, value in saved.items() if name not in GONE}
+    before = saved.get("budgets", "feedback" if saved.get("feedback", 0.0) > 0 else "printed")
+    return kept | {"budgets": "shares" if before == "feedback" else before}
 
 
 def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
@@ -111,13 +101,10 @@ def init(networks: Networks, settings: CPPOSettings, key: Key) -> Agent:
     extra = Extra(
         recovering=zeros.astype(bool),
         watched=zeros * jnp.nan,
-        average=steering.start(settings.aim * jnp.asarray(settings.cost_limit)),
-        pressure=zeros,
         last_cost=zeros * jnp.nan,
         last_predicted=zeros * jnp.nan,
         memory=adam.init(agent.policy),
         rate_scale=jnp.ones(()),
-        calibration=calibrate.start(networks.spec.num_costs),
         past=reuse.nothing(networks, settings),
     )
     return agent._replace(extra=extra)
@@ -135,7 +122,7 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     def mean_kl(params: PyTree) -> Array:
         return jnp.mean(jax.vmap(lambda old, o: old.kl(networks.policy(params, o)))(before, data.obs))
 
-    now, asked, limit = steer(settings, agent.extra, batch.episodes, data.cost_adv)
+    now, asked = ask(settings, agent.extra, batch.episodes, data.cost_adv)
     solved = targets(settings, asked, data, now.recovering)  # E-step: the best ratios, at growing radii
     target = jax.tree.map(lambda x: x[-1], solved)
 
@@ -169,7 +156,6 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     )
     metrics = _geometry(target, batch.episodes.length) | _movement(settings, target, tracked)
     metrics |= _costs(agent.extra, now, asked, target) | {
-        "steered_limit": limit,
         "predicted_reward_change": data.adv @ change,
         "predicted_cost_change": predicted,
     }
@@ -178,30 +164,18 @@ def update(networks: Networks, settings: CPPOSettings, agent: Agent, batch: Batc
     return observe(agent, batch), metrics | critic_metrics
 
 
-def steer(
+def ask(
     settings: CPPOSettings, extra: Extra, episodes: Episodes, cost_adv: Float[Array, "constraint n"]
-) -> tuple[Extra, budgets.Asked, Array]:
-    """What the batch's J_c means: whether to recover, what to ask of the E-step, and the limit steered at."""
-    wanted = settings.aim * jnp.asarray(settings.cost_limit)
-    average = steering.observe(extra.average, episodes.cost)
-    limit = steering.limit(wanted, average, settings.steering)
+) -> tuple[Extra, budgets.Asked]:
+    """What the batch's J_c means: whether to recover, and what to ask of the E-step."""
+    limit = jnp.asarray(settings.cost_limit)
     watched = switch.watch(extra.watched, episodes.cost, settings.switch_memory)
     recovering = switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery
-    calibration = calibrate.observe(extra.calibration, extra.last_predicted, episodes.cost - extra.last_cost)
-    correction = calibrate.factor(calibration) if settings.calibrate else jnp.ones_like(watched)
     variance = settings.kl / KL_TO_VARIANCE
-    situation = budgets.Situation(episodes, limit, watched, recovering, cost_adv, variance, correction, extra.pressure)
-    knobs = budgets.Knobs(settings.feedback, settings.tilt, settings.cost_discount, settings.cost_unit, settings.exact)
+    situation = budgets.Situation(episodes, limit, watched, recovering, cost_adv, variance)
+    knobs = budgets.Knobs(settings.tilt, settings.cost_discount, settings.cost_unit, settings.exact)
     asked = budgets.RULES[settings.budgets](situation, knobs)
-    now = extra._replace(
-        recovering=recovering,
-        watched=watched,
-        average=average,
-        pressure=asked.pressure,
-        last_cost=episodes.cost,
-        calibration=calibration,
-    )
-    return now, asked, limit
+    return extra._replace(recovering=recovering, watched=watched, last_cost=episodes.cost), asked
 
 
 def targets(
@@ -270,8 +244,6 @@ def _costs(before: Extra, now: Extra, asked: budgets.Asked, target: estep.EStep)
         "watched_cost": now.watched,
         "previous_predicted_cost_change": before.last_predicted,
         "realised_cost_change": now.last_cost - before.last_cost,
-        "calibration": calibrate.factor(now.calibration),
-        "pressure": now.pressure,
     }
 
 

@@ -1,15 +1,12 @@
 """What an update is asked to do about its costs: the budget d' of the E-step, by a rule passed in.
 
 ``printed`` is the paper's. The budget is the room under the limit, d − J_c, and recovery goes by the angle of A and A_c
-on the batch (``estep.solve`` has its three cases). How far earlier predictions came true may shrink it (``calibrate``).
+on the batch (``estep.solve`` has its three cases).
 
-The other two count in shares of the *reach*, the deepest fall that an update can promise on its batch (‖v̄‖ ≤ R, v ≥ 0).
-A batch of 30,000 steps knows in which direction cost falls, not by how much: on Safety Gym's tasks it promises a fall
-of 34 where other batches of the same policy see half a unit, so any budget in units of cost is met by noise.
-
-``feedback`` finds the share by integral control (``feedback.py``), without recovery updates.
-
-``shares`` keeps the paper's switch and recovery, and has no memory:
+``shares`` counts in the *reach*, the deepest fall that an update can promise on its batch (‖v̄‖ ≤ R, v ≥ 0). A batch of
+30,000 steps knows in which direction cost falls, not by how much: on Safety Gym's tasks it promises a fall of 34 where
+other batches of the same policy see half a unit, so any budget in units of cost is met by noise. The rule keeps the
+paper's switch and recovery, and has no memory:
 
     normal      d' = m · reach,        m = SLOPE · (d − J_c)/d,  kept between −tilt and 1
     recovery    d' = −tilt · reach
@@ -31,7 +28,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from cppo.algos.cppo import estep, feedback
+from cppo.algos.cppo import estep
 from cppo.maths import costs
 from cppo.maths.shares import normal_share, together
 from cppo.types import Episodes
@@ -43,13 +40,11 @@ class Situation(NamedTuple):
     """All that a rule may look at."""
 
     episodes: Episodes
-    limit: Costs  # steered at
+    limit: Costs
     watched: Costs  # the J_c that the switch looks at
     recovering: Bool[Array, " constraint"]
     cost_adv: Float[Array, "constraint n"]
     variance: Array | float  # δ' of the E-step
-    correction: Costs  # how much more cost changed than predicted so far
-    pressure: Costs  # feedback's memory
 
 
 class Asked(NamedTuple):
@@ -57,14 +52,12 @@ class Asked(NamedTuple):
 
     budget: Costs  # d', in units of E[(v − 1) A_c]
     recovery: Bool[Array, " constraint"]  # solve the paper's recovery problem
-    pressure: Costs
     reach: Costs | None = None  # where the rule counts in it
 
 
 class Knobs(NamedTuple):
     """The settings that rules read."""
 
-    rate: Array | float  # of feedback
     tilt: Array | float
     discount: Array | float
     unit: str
@@ -76,26 +69,17 @@ Rule = Callable[[Situation, Knobs], Asked]
 
 def printed(now: Situation, knobs: Knobs) -> Asked:
     """The room there is, and recovery by the geometry of the batch."""
-    budget = costs.budget(now.limit, now.episodes, knobs.discount, knobs.unit) / now.correction
-    return Asked(budget, now.recovering, now.pressure)
-
-
-def by_feedback(now: Situation, knobs: Knobs) -> Asked:
-    """The share that misses of the limit have added up to, and a part that damps."""
-    missed = feedback.miss(now.watched, now.limit)
-    pressure = feedback.pressure(now.pressure, missed, knobs.rate, knobs.tilt)
-    most = reach(now.cost_adv, now.variance, knobs.exact)
-    return Asked(-feedback.asked(pressure, missed, knobs.tilt) * most, now.recovering, pressure, most)
+    return Asked(costs.budget(now.limit, now.episodes, knobs.discount, knobs.unit), now.recovering)
 
 
 def shares(now: Situation, knobs: Knobs) -> Asked:
     """By the distance from the limit; in recovery all of ``tilt``."""
     share = jnp.where(now.recovering, -knobs.tilt, normal_share(now.watched, now.limit, knobs.tilt))
     most = reach(now.cost_adv, now.variance, knobs.exact)
-    return Asked(together(share, knobs.tilt) * most, jnp.zeros_like(now.recovering), now.pressure, most)
+    return Asked(together(share, knobs.tilt) * most, jnp.zeros_like(now.recovering), most)
 
 
-RULES: dict[str, Rule] = {"printed": printed, "feedback": by_feedback, "shares": shares}
+RULES: dict[str, Rule] = {"printed": printed, "shares": shares}
 
 
 def reach(cost_adv: Float[Array, "constraint n"], variance: Array | float, exact: bool = True) -> Costs:
