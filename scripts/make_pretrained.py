@@ -2,11 +2,13 @@
 
     python scripts/make_pretrained.py --runs runs/pretrained                    # all: hours on one core
     python scripts/make_pretrained.py --runs runs/pretrained --only PointCircle # seconds
+    python scripts/make_pretrained.py --of runs/study-push/runs/RUN             # of a run of one seed that stands
 
 Seed 0, chosen before anything was trained, whatever comes of it. Of a run's policies the *best feasible* one is taken:
 the highest return among evaluations while training whose cost is within the limit by its upper bound; the last one
-where there is none. Its record is measured afterwards, on 200 fresh episodes. A run that stands is gone on with, so
-the same command continues after a stop. What only an optimiser remembers is left out of the file.
+where there is none, or where the run was not evaluated. Its record is measured afterwards, on 200 fresh episodes. A run
+that stands is gone on with, so the same command continues after a stop. What only an optimiser remembers is left out of
+the file.
 """
 
 import argparse
@@ -39,7 +41,10 @@ PLANS = {
 def train(env: str, runs: Path, stop_after: float | None = None) -> Run:
     steps, every, episodes = PLANS[env]
     plan = make_plan("cppo", env, seed=SEED, steps=steps, eval_every=every, eval_episodes=episodes)
-    folder = ensure(plan, runs / env, Options(tensorboard=False, stop_after=stop_after)).folder
+    return chosen(ensure(plan, runs / env, Options(tensorboard=False, stop_after=stop_after)).folder)
+
+
+def chosen(folder: Path) -> Run:
     best = (checkpoint.checkpoints_of(folder) / checkpoint.BEST).is_file()
     return Run(folder, checkpoint="best" if best else "last")
 
@@ -49,7 +54,7 @@ def record(run: Run) -> dict:
     env = fresh_worlds(run.plan, 50)
     found = {}
     for actions in ("sampled", "deterministic"):
-        totals = rollout(run.policy(SEED), env, EPISODES, actions == "deterministic", EVALUATION_SEED)
+        totals = rollout(run.policy(run.plan.seeds[0]), env, EPISODES, actions == "deterministic", EVALUATION_SEED)
         costs = {
             name: interval(totals.cost[:, i]) | {"share_over": float(np.mean(totals.cost[:, i] > limit))}
             for i, (name, limit) in enumerate(run.plan.cost_limits.items())
@@ -59,7 +64,7 @@ def record(run: Run) -> dict:
     return {
         "env": run.plan.env,
         "algo": run.plan.algo,
-        "seed": SEED,
+        "seed": run.plan.seeds[0],
         "steps": run.steps,
         "trained_steps": run.plan.iterations * run.plan.settings.batch_size,
         "chosen": run.checkpoint,
@@ -90,14 +95,17 @@ def write(run: Run, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, required=True, help="where runs are trained, or gone on with")
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--runs", type=Path, help="where runs are trained, or gone on with")
+    given.add_argument("--of", type=Path, help="a run that is taken as it is")
     parser.add_argument("--only", nargs="*", choices=PLANS, default=list(PLANS))
     parser.add_argument("--stop-after", help="of each run, for example 30m: what is there then is taken")
     parser.add_argument("--out", type=Path, default=HOME)
     asked = parser.parse_args()
-    for env in asked.only:
-        write(train(env, asked.runs, asked.stop_after and seconds_of(asked.stop_after)), asked.out / env)
-        print((asked.out / env / "record.json").read_text())
+    stop_after = asked.stop_after and seconds_of(asked.stop_after)
+    for run in [chosen(asked.of)] if asked.of else (train(env, asked.runs, stop_after) for env in asked.only):
+        write(run, asked.out / run.plan.env)
+        print((asked.out / run.plan.env / "record.json").read_text())
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ ENVIRONMENT: dict[str, dict[str, Any]] = {
     "ProbeDiscrete": _PROBE,
     "ProbeState": _PROBE,
     "ProbeTwo": _PROBE,
-    "AntCircle": {"num_envs": 60, **_CHEAP_CRITICS},
+    # Asked 20 times a second; held for two steps, as for a tenth of a second on Safety Gym.
+    "AntCircle": {"num_envs": 60, **_CHEAP_CRITICS, **_HELD, "hold": 2, "obs_floor": 0.1},
     # Untuned: what was found on the tasks above.
     **{name: {"num_envs": 30, **_CHEAP_CRITICS} for name in VELOCITY},
 }
@@ -85,6 +86,7 @@ DEFAULT_STEPS = 10_000_000
 
 PAIR: dict[tuple[str, str], dict[str, Any]] = {
     **{("cppo", name): _steps_of_cppo(scene) for name, scene in SCENES.items()},
+    ("cppo", "AntCircle"): {"gain": 8.0},  # chosen on seeds 900 and 901
     # While λ is too high the policy settles on the cheap arm; full natural steps make that final within a few updates.
     ("trpo_lag", "ProbeDiscrete"): {"entropy": 0.02},
     ("trpo_pid", "ProbeDiscrete"): {"entropy": 0.02},
