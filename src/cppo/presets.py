@@ -93,9 +93,8 @@ PAIR: dict[tuple[str, str], dict[str, Any]] = {
     # λ counts in deviations of A, which shrink with the policy's noise: with too little of it a price buys nothing.
     ("trpo_lag", "ProbeState"): {"entropy": 0.005},
     ("ppo_lag", "ProbeTwo"): {"entropy": 0.02},
-    # Found on seeds 200 to 707, 2000 to 2047 and 3000 to 3003 (docs/history/point-circle.md). A known horizon of 50 steps:
-    # critics see the clock and nothing is bootstrapped past the end. 1,000 samples a batch are few: each update draws
-    # on four batches.
+    # Found on seeds 200 to 707, 2000 to 2047 and 3000 to 3003 (docs/history/point-circle.md). A known horizon: critics
+    # see the clock and nothing is bootstrapped past the end. 1,000 samples a batch are few: each update draws on four.
     ("cppo", "PointCircle"): {
         "policy_rate": 1e-3,
         "epochs": 20,
