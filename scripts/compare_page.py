@@ -59,7 +59,7 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     """Markdown, best first."""
-    rows = ranking.ranked(ranking.outcome(name, r["summary"], r["cost_limits"]) for name, r in results.items())
+    rows = ranking.ranked(ranking.standing(name, r["summary"], r["cost_limits"]) for name, r in results.items())
     lines = [
         "| method | return | cost | seeds within | over while training | time | each seed: return / cost | paper |",
         "|---|---|---|---|---|---|---|---|",
@@ -95,7 +95,7 @@ def pages(folder: str) -> list[Path]:
 
 def figure(results: dict[str, dict[str, Any]], path: Path) -> None:
     """Learning curves, in the table's order."""
-    rows = ranking.ranked(ranking.outcome(name, r["summary"], r["cost_limits"]) for name, r in results.items())
+    rows = ranking.ranked(ranking.standing(name, r["summary"], r["cost_limits"]) for name, r in results.items())
     named = [(row.name, pd.DataFrame(results[row.name]["curves"])) for row in rows]
     learning_curves(named, rows[0].limit, path, "PointCircle")
 

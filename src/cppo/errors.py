@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +50,16 @@ def blame(
     if own:
         found.add_note(own)
     return found
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """What to say to a person who typed a name that there is not: the nearest of ``known``, or nothing.
+
+    >>> meant("PointGaol1", ["PointGoal1", "CarPush1"]), meant("x", ["PointGoal1"])
+    (" Did you mean 'PointGoal1'?", '')
+    """
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def shown(text: str, kept: str = "") -> str:

@@ -7,7 +7,6 @@ followed where the user has vouched for it: by ``--trust``, or because he starte
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -15,9 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
+from operator import attrgetter
 from typing import Any
 
-from cppo.errors import UsageError, blame
+from cppo.errors import UsageError, blame, meant
 
 SHOWN = 200  # letters of a name that are shown
 
@@ -68,13 +68,11 @@ def resolve(path: str, what: str, trust: Trust = USER) -> Any:
         ) from None
     except (Exception, SystemExit) as error:
         raise blame(f"{what} {path!r} cannot be imported", error, "Mend that module.") from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            close = difflib.get_close_matches(part, dir(found), n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise UsageError(f"{what} {path!r} cannot be imported: {module} has no {part!r}.{hint}")
-        found = getattr(found, part)
-    return found
+    try:
+        return attrgetter(name)(found)
+    except AttributeError as error:
+        missing = f"{module} has no {error.name!r}.{meant(error.name or '', dir(error.obj))}"
+        raise UsageError(f"{what} {path!r} cannot be imported: {missing}") from None
 
 
 def search_path(place: str | None) -> list[str]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, no_type_check
 
 import jax
 
-from cppo.types import UsageError
+from cppo.errors import UsageError, meant
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -103,9 +102,7 @@ def replace(base: D, changes: Mapping[str, object]) -> D:
     parsed = {}
     for name, value in changes.items():
         if name not in fields:
-            close = difflib.get_close_matches(name, fields, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise UsageError(f"unknown setting {name!r}.{hint} Settings: {', '.join(sorted(fields))}.")
+            raise UsageError(f"unknown setting {name!r}.{meant(name, fields)} Settings: {', '.join(sorted(fields))}.")
         parsed[name] = read(fields[name], value)
     return dataclasses.replace(base, **parsed)
 

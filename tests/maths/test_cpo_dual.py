@@ -41,9 +41,9 @@ def lengths(B, H):
 
 def step_of(g, B, H, budget):
     inverse = np.linalg.inv(H)
-    q, r, S = g @ inverse @ g, B @ inverse @ g, B @ inverse @ B.T
+    both = np.concatenate([g[None], B])
     with jax.enable_x64(False):
-        found = solve(*(jnp.asarray(x, jnp.float32) for x in (q, r, S, budget)), RADIUS)
+        found = solve(*(jnp.asarray(x, jnp.float32) for x in (both @ inverse @ both.T, budget)), RADIUS)
     x = inverse @ (float(found.along_gradient) * g + np.asarray(found.along_costs, np.float64) @ B)
     return x, Status(int(found.status))
 

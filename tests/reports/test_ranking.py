@@ -16,12 +16,12 @@ def summary(returns, costs, limit=5.0, violation=0.25):
 
 LIMIT = {"cost": 5.0}
 ROWS = [
-    ranking.outcome("wild", summary([200, 220], [15, 17]), LIMIT),
-    ranking.outcome("timid", summary([10, 12], [1, 2]), LIMIT),
-    ranking.outcome("close", summary([90, 110], [5, 5.2]), LIMIT),
-    ranking.outcome("good", summary([70, 90], [4, 4.5]), LIMIT),
-    ranking.outcome("half", summary([170, 190], [4, 5.5]), LIMIT),
-    ranking.outcome("silent", summary([None, 300], [None, 1.0]), LIMIT),
+    ranking.standing("wild", summary([200, 220], [15, 17]), LIMIT),
+    ranking.standing("timid", summary([10, 12], [1, 2]), LIMIT),
+    ranking.standing("close", summary([90, 110], [5, 5.2]), LIMIT),
+    ranking.standing("good", summary([70, 90], [4, 4.5]), LIMIT),
+    ranking.standing("half", summary([170, 190], [4, 5.5]), LIMIT),
+    ranking.standing("silent", summary([None, 300], [None, 1.0]), LIMIT),
 ]
 
 
@@ -45,7 +45,7 @@ def test_the_worst_of_several_constraints_decides():
     seeds = [
         {"seed": 0, "final_return": 1.0, "final_cost": {"a": 3.0, "b": 1.0}, "feasible": False, "violation_rate": 0.0}
     ]
-    row = ranking.outcome("x", {"seeds": seeds, "wall_seconds": 1.0}, limits)
+    row = ranking.standing("x", {"seeds": seeds, "wall_seconds": 1.0}, limits)
     assert row.excess == pytest.approx(0.5) and not row.feasible
     assert row.as_dict()["cost"]["b"] == {"mean": 1.0, "deviation": None}
 

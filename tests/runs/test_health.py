@@ -118,8 +118,8 @@ def test_whatever_reads_runs_takes_seeds_that_ended_early(odd, tmp_path, capsys)
     assert [row["seed"] for row in record["groups"][0]["seeds"]] == [0, 2]
     assert [(row["seed"], row["error"][:12]) for row in record["failed"]] == [(1, "Odd returned")]
     assert report.write(run.folder, tmp_path / "page", episodes=0).is_file()
-    outcome = ranking.outcome("odd", run.summary, run.plan.cost_limits)
-    assert (outcome.seeds, outcome.reward.mean is not None) == (3, True)
+    standing = ranking.standing("odd", run.summary, run.plan.cost_limits)
+    assert (standing.seeds, standing.reward.mean is not None) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from jaxtyping import Array
 
 from cppo.algos import cpo, cppo, ctrpo, cup, focops, mpo, p3o, pcpo, ppo, trpo
 from cppo.algos import on_policy as common
+from cppo.errors import meant
 from cppo.imports import USER, Trust, is_path, resolve
 from cppo.maths import multipliers, nonparametric, trust_region
 from cppo.types import Box, Discrete, EnvSpec, Metrics, MultiDiscrete, PyTree, UsageError
@@ -108,7 +108,7 @@ def get(name: str, trust: Trust = USER) -> Algorithm:
             raise UsageError(f"the settings of algorithm {name!r} are no class made with @cppo.settings.settings.")
         return row
     if name not in TABLE:
-        close = difflib.get_close_matches(name, TABLE, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise UsageError(f"unknown algorithm {name!r}.{hint} Algorithms: {', '.join(TABLE)}; your own as module:ROW.")
+        raise UsageError(
+            f"unknown algorithm {name!r}.{meant(name, TABLE)} Algorithms: {', '.join(TABLE)}; your own as module:ROW."
+        )
     return TABLE[name]

@@ -47,10 +47,7 @@ class CPOHysteresisSettings(CPOSettings):
     """Settings of CPO with hysteresis."""
 
     recover_until: float = setting(
-        0.8,
-        "h: recovery begins above the limit and ends where J_c is at most this share of it.",
-        above=0.0,
-        at_most=1.0,
+        0.8, "h: recovery, begun above the limit, ends at this share of it.", above=0.0, at_most=1.0
     )
 
 
@@ -106,7 +103,7 @@ def update(
     gram = (gram + gram.T) / 2.0
     reach = jnp.sqrt(2.0 * settings.kl * jnp.maximum(jnp.diagonal(gram)[1:], 0.0))
     budget, memory = budgets.asked(settings, agent.extra, batch.episodes, reach)
-    found = cpo_dual.solve(gram[0, 0], gram[0, 1:], gram[1:, 1:], budget, jnp.sqrt(2.0 * settings.kl))
+    found = cpo_dual.solve(gram, budget, jnp.sqrt(2.0 * settings.kl))
     step = jnp.concatenate([found.along_gradient[None], found.along_costs]) @ near.solved.x
 
     # The truth: backtrack until the surrogates themselves agree.

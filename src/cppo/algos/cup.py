@@ -11,14 +11,12 @@ price, such a bound makes a method ignore its limit.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from cppo.algos.on_policy import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
-from cppo.maths import adam, first_order, multipliers, surrogate
+from cppo.algos.on_policy import Agent, OnPolicy, Priced, fit_critics, init_priced, observe, prepare
+from cppo.maths import first_order, multipliers, surrogate
 from cppo.networks import Networks
 from cppo.settings import setting, settings
 from cppo.types import Batch, Key, Metrics, PyTree
@@ -32,15 +30,8 @@ class CUPSettings(OnPolicy, first_order.Descent, surrogate.Bonus, multipliers.As
     kl: float = setting(0.01, "Each of the two steps ends once its own mean forward KL exceeds this.", above=0.0)
 
 
-class Extra(NamedTuple):
-    memory: adam.Memory
-    multiplier: multipliers.Prices
-
-
 def init(networks: Networks, settings: CUPSettings, key: Key) -> Agent:
-    agent = init_agent(networks, settings, key, None)
-    prices = multipliers.ASCENT.init(settings, networks.spec.num_costs)
-    return agent._replace(extra=Extra(adam.init(agent.policy), prices))
+    return init_priced(networks, settings, key, multipliers.ASCENT)
 
 
 def update(networks: Networks, settings: CUPSettings, agent: Agent, batch: Batch, key: Key) -> tuple[Agent, Metrics]:
@@ -80,6 +71,6 @@ def update(networks: Networks, settings: CUPSettings, agent: Agent, batch: Batch
         "predicted_reward_change": jnp.mean(data.adv * change),
         "predicted_cost_change": jnp.mean(data.cost_adv * change, axis=1),
     }
-    agent = agent._replace(policy=done.params, extra=Extra(done.memory, prices))
+    agent = agent._replace(policy=done.params, extra=Priced(done.memory, prices))
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
     return observe(agent, batch), metrics | critic_metrics

@@ -13,14 +13,12 @@ that differs from batch to batch).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from cppo.algos.on_policy import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
-from cppo.maths import adam, first_order, multipliers, surrogate
+from cppo.algos.on_policy import Agent, OnPolicy, Priced, fit_critics, init_priced, observe, prepare
+from cppo.maths import first_order, multipliers, surrogate
 from cppo.networks import Networks
 from cppo.settings import setting, settings
 from cppo.types import Batch, Key, Metrics, PyTree
@@ -34,15 +32,8 @@ class FOCOPSSettings(OnPolicy, first_order.Descent, multipliers.Ascent):
     temperature: float = setting(1.5, "λ, in standard deviations of the penalised advantage (authors: 1.5).", above=0.0)
 
 
-class Extra(NamedTuple):
-    memory: adam.Memory
-    multiplier: multipliers.Prices
-
-
 def init(networks: Networks, settings: FOCOPSSettings, key: Key) -> Agent:
-    agent = init_agent(networks, settings, key, None)
-    prices = multipliers.ASCENT.init(settings, networks.spec.num_costs)
-    return agent._replace(extra=Extra(adam.init(agent.policy), prices))
+    return init_priced(networks, settings, key, multipliers.ASCENT)
 
 
 def update(networks: Networks, settings: FOCOPSSettings, agent: Agent, batch: Batch, key: Key) -> tuple[Agent, Metrics]:
@@ -71,6 +62,6 @@ def update(networks: Networks, settings: FOCOPSSettings, agent: Agent, batch: Ba
         "predicted_reward_change": batch.episodes.length * jnp.mean(data.adv * change),
         "predicted_cost_change": batch.episodes.length * jnp.mean(data.cost_adv * change, axis=1),
     }
-    agent = agent._replace(policy=done.params, extra=Extra(done.memory, prices))
+    agent = agent._replace(policy=done.params, extra=Priced(done.memory, prices))
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
     return observe(agent, batch), metrics | critic_metrics

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
-from cppo.algos.on_policy import Agent, Method
+from cppo.algos.on_policy import Agent, Method, new_agent
 from cppo.maths import normalise, q_critics
 from cppo.maths import replay_buffer as replay
 from cppo.maths.distributions import Categorical, Distribution
@@ -42,16 +42,8 @@ class OffPolicy(Method):
 
 def init_agent(networks: Networks, settings: OffPolicy, key: Key) -> Agent:
     """An agent whose critics are of actions; ``extra`` is left to the method."""
-    policy_key, value_key, cost_key = jax.random.split(key, 3)
     critics = networks.of_actions()
-    cost_keys = jax.random.split(cost_key, networks.spec.num_costs)
-    return Agent(
-        networks.init_policy(policy_key, settings.initial_std),
-        q_critics.init(critics.init_value(value_key)),
-        jax.vmap(lambda k: q_critics.init(critics.init_value(k)))(cost_keys),
-        normalise.empty(networks.spec.obs_shape),
-        None,
-    )
+    return new_agent(networks, settings, key, lambda k: q_critics.init(critics.init_value(k)), None)
 
 
 class Proposed(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Num
 
-from cppo.maths import critics, normalise
+from cppo.maths import adam, critics, multipliers, normalise
 from cppo.maths.advantages import centred, gae
 from cppo.maths.costs import UNITS
 from cppo.maths.critics import Critic
@@ -93,15 +94,30 @@ class Agent(NamedTuple):
 
 
 def init_agent(networks: Networks, settings: OnPolicy, key: Key, extra: Any) -> Agent:
+    return new_agent(networks, settings, key, lambda k: critics.init(networks.init_value(k)), extra)
+
+
+def new_agent(
+    networks: Networks, settings: Method, key: Key, critic: Callable[[Key], Critic | QCritic], extra: Any
+) -> Agent:
     policy_key, value_key, cost_key = jax.random.split(key, 3)
     cost_keys = jax.random.split(cost_key, networks.spec.num_costs)
-    return Agent(
-        networks.init_policy(policy_key, settings.initial_std),
-        critics.init(networks.init_value(value_key)),
-        jax.vmap(lambda k: critics.init(networks.init_value(k)))(cost_keys),
-        normalise.empty(networks.spec.obs_shape),
-        extra,
-    )
+    policy = networks.init_policy(policy_key, settings.initial_std)
+    normaliser = normalise.empty(networks.spec.obs_shape)
+    return Agent(policy, critic(value_key), jax.vmap(critic)(cost_keys), normaliser, extra)
+
+
+class Priced(NamedTuple):
+    """``extra`` of first-order methods with multipliers."""
+
+    memory: adam.Memory  # lives on from batch to batch
+    multiplier: multipliers.Prices
+
+
+def init_priced(networks: Networks, settings: OnPolicy, key: Key, multiplier: multipliers.Multiplier) -> Agent:
+    agent = init_agent(networks, settings, key, None)
+    prices = multiplier.init(settings, networks.spec.num_costs)
+    return agent._replace(extra=Priced(adam.init(agent.policy), prices))
 
 
 def act(networks: Networks, settings: Method, agent: Agent, obs: Float[Array, "world *obs"], key: Key) -> Array:

@@ -7,14 +7,12 @@ al. 2020). The multiplier moves first, so that the policy already answers the ba
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from cppo.algos.on_policy import Agent, OnPolicy, fit_critics, init_agent, observe, prepare
-from cppo.maths import adam, first_order, multipliers, surrogate
+from cppo.algos.on_policy import Agent, OnPolicy, Priced, fit_critics, init_priced, observe, prepare
+from cppo.maths import first_order, multipliers, surrogate
 from cppo.maths.multipliers import Multiplier
 from cppo.networks import Networks
 from cppo.settings import setting, settings
@@ -38,15 +36,8 @@ class PPOPIDSettings(PPOSettings, multipliers.Control):
     """Settings of PPO with a PID multiplier."""
 
 
-class Extra(NamedTuple):
-    memory: adam.Memory  # lives on from batch to batch, as usual for PPO
-    multiplier: multipliers.Prices
-
-
 def init(networks: Networks, settings: PPOSettings, key: Key, multiplier: Multiplier = multipliers.NONE) -> Agent:
-    agent = init_agent(networks, settings, key, None)
-    extra = Extra(adam.init(agent.policy), multiplier.init(settings, networks.spec.num_costs))
-    return agent._replace(extra=extra)
+    return init_priced(networks, settings, key, multiplier)
 
 
 def update(
@@ -81,6 +72,6 @@ def update(
         "predicted_reward_change": batch.episodes.length * jnp.mean(data.adv * (ratio - 1.0)),
         "predicted_cost_change": batch.episodes.length * jnp.mean(data.cost_adv * (ratio - 1.0), axis=1),
     } | multiplier.metrics(prices)
-    agent = agent._replace(policy=done.params, extra=Extra(done.memory, prices))
+    agent = agent._replace(policy=done.params, extra=Priced(done.memory, prices))
     agent, critic_metrics = fit_critics(networks, settings, agent, data, critic_key)
     return observe(agent, batch), metrics | critic_metrics

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from rich.console import Console
+
+from cppo.commands.shared_options import Backend, CheckpointSeconds, CostLimit, Seed, Several, Steps
+from cppo.commands.words import names
 
 
 @dataclass
@@ -23,22 +24,17 @@ class Compare:
     """Name of the environment (see: cppo envs)."""
     algos: str = "cppo,cpo,ppo_lag,trpo_lag"
     """Names of the algorithms, separated by commas (see: cppo algos)."""
-    steps: int | None = None
-    """Environment steps of each seed (default: the paper's number for the environment)."""
+    set: Several = field(default_factory=list)
+    """Settings of an algorithm, ALGORITHM.name=value."""
+    steps: Steps = None
     seeds: int = 4
     """How many seeds of each algorithm."""
-    seed: int = 0
-    """The first seed."""
+    seed: Seed = 0
+    cost_limit: CostLimit = None
+    backend: Backend = "auto"
     out: Path | None = None
     """Folder of the comparison (default: runs/compare-ENV)."""
-    cost_limit: tuple[float, ...] | None = None
-    """Limit on the mean undiscounted cost of an episode, one for each constraint (default: the environment's)."""
-    backend: str = "auto"
-    """Where the environment runs: auto, jax, threads or warp."""
-    set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """Settings of an algorithm, ALGORITHM.name=value."""
-    checkpoint_seconds: float = 30.0
-    """Seconds between two checkpoints (0: after every iteration)."""
+    checkpoint_seconds: CheckpointSeconds = 30.0
     tensorboard: bool = True
     """Write TensorBoard files."""
 
@@ -50,14 +46,14 @@ class Compare:
         try:
             result = compare(
                 self.env,
-                [name.strip() for name in self.algos.split(",") if name.strip()],
+                names(self.algos),
+                settings=read_settings(self.set),
                 steps=self.steps,
                 seeds=self.seeds,
                 seed=self.seed,
-                out=self.out,
                 cost_limit=self.cost_limit,
                 backend=self.backend,
-                settings=read_settings(self.set),
+                out=self.out,
                 tell=tell,
                 checkpoint_seconds=self.checkpoint_seconds,
                 tensorboard=self.tensorboard,

@@ -7,7 +7,6 @@ unless ``--trust`` is typed, be it TOML or the config of a run, and it can neith
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 from cppo import files
 from cppo.commands.words import given, options, value_of
-from cppo.errors import UsageError
+from cppo.errors import UsageError, meant
 from cppo.runs.pretrained import is_remote
 from cppo.runs.sealed import parse
 
@@ -77,8 +76,7 @@ def _of_toml(path: Path, known: Mapping[str, Any]) -> Values:
         if name in TYPED_ONLY:
             raise UsageError(f"{path}: {name} cannot stand in a file; type --{name}.")
         if name not in known:
-            close = difflib.get_close_matches(name, [*known, "settings"], n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = meant(name, [*known, "settings"])
             raise UsageError(f"{path}: unknown entry {name!r}.{hint} Settings of the algorithm stand below [set].")
         if isinstance(value, dict) and name != "set":
             raise UsageError(f"{path}: {name} is a table; write {name} = … (tables: {', '.join(TABLES)}).")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cppo.commands.words import names
 from cppo.errors import UsageError
 
 
@@ -45,11 +46,11 @@ class GymnasiumOptions:
         return envs.from_gymnasium(
             name,
             cost=self.cost,
-            cost_keys=[key.strip() for key in (self.cost_keys or "").split(",") if key.strip()],
+            cost_keys=names(self.cost_keys),
             python=self.env_python,
             episode_length=self.episode_length,
             workers=self.env_workers,
             timeout=self.env_timeout,
             max_dropped=self.env_max_dropped,
-            measures=[key.strip() for key in (self.measures or "").split(",") if key.strip()],
+            measures=names(self.measures),
         )

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cppo.commands.shared_options import CheckpointSeconds
+from cppo.commands.words import names
 from cppo.errors import TrainingError, UsageError
 from cppo.runs.lock import is_claimed
 from cppo.runs.signals import ending
@@ -64,8 +66,7 @@ class StudyCommand:
     """Try failed runs again."""
     ray: str | None = None
     """Spread runs over a Ray cluster at this address; --ray alone starts one on this machine."""
-    checkpoint_seconds: float = 30.0
-    """Seconds between two checkpoints (0: after every iteration)."""
+    checkpoint_seconds: CheckpointSeconds = 30.0
     tensorboard: bool = False
     """Write TensorBoard files."""
 
@@ -78,7 +79,7 @@ class StudyCommand:
                 f"--lanes is {self.lanes}; it must be at least 0, for example --lanes 4 (0 lets cppo choose)."
             )
         whole = builtin.get(self.name).cut(backend=self.backend)
-        study = whole.cut(_names(self.only), _names(self.algos), self.seeds, self.steps)
+        study = whole.cut(names(self.only), names(self.algos), self.seeds, self.steps)
         folder = self.out or Path("runs") / f"study-{study.name}"
         if self.list:
             self._print(execute.progress(folder, study.runs()), True)
@@ -149,7 +150,3 @@ def _can_run(run: StudyRun) -> bool:
 
 def _total(done: Progress) -> int:
     return len(done.finished) + len(done.unfinished) + len(done.failed)
-
-
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()] if text else []

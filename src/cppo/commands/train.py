@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from cppo.commands import words
 from cppo.commands.gymnasium_options import GymnasiumOptions
+from cppo.commands.shared_options import Backend, CheckpointSeconds, CostLimit, Seed, Several, Steps
 from cppo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,21 +37,17 @@ class Train:
     """Name of the algorithm (see: cppo algos), or the import path of a row of your own: module:ROW."""
     env: str = "PointCircle"
     """Name of the environment (see: cppo envs), or a Gymnasium one: Name-v0, module:Name-v0, module:Class."""
-    steps: int | None = None
-    """Environment steps of each seed (default: the paper's number for the environment)."""
+    steps: Steps = None
     seeds: int = 4
     """How many seeds to train at once."""
-    seed: int = 0
-    """The first seed."""
+    seed: Seed = 0
     out: Path | None = None
     """Folder of the new run (default: runs/ENV-ALGO-N)."""
-    cost_limit: tuple[float, ...] | None = None
-    """Limit on the mean undiscounted cost of an episode, one for each constraint (default: the environment's)."""
-    backend: str = "auto"
-    """Where the environment runs: auto, jax, threads or warp."""
+    cost_limit: CostLimit = None
+    backend: Backend = "auto"
     gymnasium: Annotated[GymnasiumOptions, tyro.conf.arg(name="")] = field(default_factory=GymnasiumOptions)
     """For Gymnasium environments:"""
-    set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    set: Several = field(default_factory=list)
     """Settings of the algorithm, name=value (see: cppo algos NAME)."""
     resume: Path | None = None
     """Go on with the run in this folder; everything else is taken from it."""
@@ -64,8 +61,7 @@ class Train:
     """Run code that only a file names, that of --config or of the run to --resume (SECURITY.md)."""
     overwrite: bool = False
     """Replace a run that stands at --out."""
-    checkpoint_seconds: float = 30.0
-    """Seconds between two checkpoints (0: after every iteration)."""
+    checkpoint_seconds: CheckpointSeconds = 30.0
     tensorboard: bool = True
     """Write TensorBoard files."""
     logger: str = ""
@@ -76,7 +72,7 @@ class Train:
     """Episodes of each policy and kind of action in such an evaluation."""
     stop_after: str | None = None
     """Save and stop after this time, for example 3h55m; --resume goes on."""
-    stop_when: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    stop_when: Several = field(default_factory=list)
     """Stop when all of this holds for every seed: feasible, return=20, stalled=200000 (steps without progress)."""
     typed: list[str] = field(default_factory=list, init=False, repr=False)  # the words of the command line
 
@@ -90,7 +86,7 @@ class Train:
         options: dict[str, Any] = dict(
             checkpoint_seconds=self.checkpoint_seconds,
             tensorboard=self.tensorboard,
-            loggers=[name.strip() for name in self.logger.split(",") if name.strip()],
+            loggers=words.names(self.logger),
             stop_after=None if self.stop_after is None else seconds_of(self.stop_after),
             stop_when=self.stop_when,
         )

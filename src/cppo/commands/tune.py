@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cppo.commands.gymnasium_options import GymnasiumOptions
+from cppo.commands.shared_options import CostLimit, Seed, Several, Steps
 
 
 @dataclass
@@ -27,18 +28,15 @@ class Tune:
     """Name of the environment."""
     trials: int = 20
     """Trials in all, those of earlier calls included."""
-    set_space: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    set_space: Several = field(default_factory=list)
     """What to search: name=low:high, name=low:high:log or name=a|b|c."""
-    set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
+    set: Several = field(default_factory=list)
     """Settings that stay fixed, name=value."""
-    steps: int | None = None
-    """Environment steps of each seed in a trial (default: the environment's)."""
+    steps: Steps = None
     seeds: int = 2
     """Seeds of a trial; all must keep the limits."""
-    seed: int = 0
-    """The first seed."""
-    cost_limit: tuple[float, ...] | None = None
-    """Limit on the mean undiscounted cost of an episode, one for each constraint (default: the environment's)."""
+    seed: Seed = 0
+    cost_limit: CostLimit = None
     out: Path = Path("runs/tune")
     """Folder of the search."""
     gymnasium: Annotated[GymnasiumOptions, tyro.conf.arg(name="")] = field(default_factory=GymnasiumOptions)

@@ -29,6 +29,15 @@ def given(words: list[str]) -> frozenset[str]:
     return frozenset(name.removeprefix("no_") for name in names)
 
 
+def names(text: str | None) -> list[str]:
+    """What is separated by commas.
+
+    >>> names(" a,b, "), names(None)
+    (['a', 'b'], [])
+    """
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
 def without(flag: str, words: list[str]) -> list[str]:
     """The words but for ``flag`` and its value."""
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from cppo.envs.history import History
 from cppo.envs.mujoco import warp
 from cppo.envs.registry import ALIASES, TABLE, Environment
 from cppo.envs.views import View
+from cppo.errors import meant
 from cppo.types import BatchedEnv, EnvSpec, PyTree, Step, UsageError, as_numpy
 
 BACKENDS = ("auto", "jax", "threads", "warp", "gymnasium")
@@ -56,10 +56,8 @@ def backends(name: str) -> list[str]:
         return list(TABLE[name].backends)
     if gym_env.is_name(name):
         return ["gymnasium"]
-    close = difflib.get_close_matches(name, names(), n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
     raise UsageError(
-        f"unknown environment {name!r}.{hint} Environments: {', '.join(names())}; "
+        f"unknown environment {name!r}.{meant(name, names())} Environments: {', '.join(names())}; "
         "Gymnasium's as Name-v0, module:Name-v0 or module:Class."
     )
 

@@ -6,18 +6,10 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from cppo.types import AnyArray, EnvSpec, Key, PyTree, Step
-
-
-class Transition(NamedTuple):
-    """What one world's ``step`` returns besides its state."""
-
-    obs: Float[Array, " obs"]
-    reward: Float[Array, ""]
-    cost: Float[Array, " constraint"]
-    terminated: Bool[Array, ""]
 
 
 class World(Protocol):
@@ -28,6 +20,15 @@ class World(Protocol):
     def reset(self, key: Key) -> tuple[PyTree, Float[Array, " obs"]]: ...
 
     def step(self, state: PyTree, action: Array, key: Key) -> tuple[PyTree, Transition]: ...
+
+
+class Transition(NamedTuple):
+    """What a step of one world, or of many, gives besides its state."""
+
+    obs: Float[AnyArray, "*world obs"]
+    reward: Float[AnyArray, "*world"]
+    cost: Float[AnyArray, "*world constraint"]
+    terminated: Bool[AnyArray, "*world"]
 
 
 class WorldState(NamedTuple):
@@ -63,8 +64,7 @@ class JaxEnv:
         truncated = (age >= self.spec.episode_length) & ~seen.terminated
         ended = seen.terminated | truncated
         fresh_world, fresh_obs = jax.vmap(self.world.reset)(reset_keys)
-        world = jax.tree.map(lambda new, old: _select(ended, new, old), fresh_world, world)
-        obs = _select(ended, fresh_obs, seen.obs)
+        world, obs = select(ended, (fresh_world, fresh_obs), (world, seen.obs))
         step = Step(obs, seen.obs, seen.reward, seen.cost, seen.terminated, truncated)
         return WorldState(world, next_keys, jnp.where(ended, 0, age)), step
 
@@ -74,5 +74,7 @@ def _split(keys: AnyArray, count: int = 2) -> tuple[Key, ...]:
     return tuple(parts[:, i] for i in range(count))
 
 
-def _select(mask: Array, new: Array, old: Array) -> Array:
-    return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - mask.ndim)), new, old)
+def select(mask: Bool[AnyArray, " world"], new: PyTree, old: PyTree) -> PyTree:
+    """``new`` where the mask holds, leaf by leaf, always as new arrays: NumPy's where the mask is."""
+    where = np.where if isinstance(mask, np.ndarray) else jnp.where
+    return jax.tree.map(lambda a, b: where(mask.reshape(mask.shape + (1,) * (b.ndim - 1)), a, b), new, old)

@@ -29,7 +29,7 @@ class Environment:
     family: str  # a heading of ``cppo envs``
     backends: dict[str, Callable[[int], BatchedEnv]]  # the best one first; the last one runs everywhere
     view: Callable[[], View] | None = None
-    replay: Callable[..., dict[str, Any]] | None = None  # (transitions, backend, physics), see ``cppo.envs.replay``
+    replay: Callable[..., dict[str, Any]] | None = None  # its ``recordings.step_once``, see ``cppo.envs.replay``
     bare: Callable[[Any], Callable[..., Any]] | None = None  # of an environment: rolls its model from (state, actions)
     wanted: float | None = None  # steps to make on threads while that makes one
     peer: str | None = None  # its name in safety-gymnasium
@@ -64,7 +64,7 @@ def _safety_gym(scene: Scene) -> Environment:
             "threads": Lazy("safety_gym.threads:SafetyGymEnv", (scene,)),
         },
         view=Lazy("safety_gym.view:view", (scene,)),
-        replay=Lazy("safety_gym.recordings:replay", (scene,)),
+        replay=Lazy("safety_gym.recordings:step_once", (scene,)),
         bare=Lazy("safety_gym.threads:bare"),
         wanted=WANTED.get(scene.name),
         peer=f"Safety{scene.name}-v0",
@@ -77,7 +77,7 @@ def _velocity(robot: Robot) -> Environment:
         "Safety Velocity",
         {"threads": Lazy("velocity.threads:VelocityEnv", (robot,))},
         view=Lazy("velocity.view:view", (robot,)),
-        replay=Lazy("velocity.recordings:replay", (robot,)),
+        replay=Lazy("velocity.recordings:step_once", (robot,)),
         bare=Lazy("velocity.threads:bare"),
         peer=f"Safety{robot.spec.name}-v1",
     )
@@ -96,7 +96,7 @@ ROWS = (
         "Circles",
         {"warp": Lazy("ant_circle.warp:WarpAntCircle"), "threads": Lazy("ant_circle.threads:AntCircleEnv")},
         view=Lazy("ant_circle.view:view"),
-        replay=Lazy("ant_circle.recordings:replay"),
+        replay=Lazy("ant_circle.recordings:step_once"),
         bare=Lazy("ant_circle.threads:bare"),
         wanted=0.8,
     ),

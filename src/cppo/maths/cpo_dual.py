@@ -40,21 +40,17 @@ class Step(NamedTuple):
     status: Int[Array, ""]
 
 
-def solve(
-    q: Float[Array, ""],
-    r: Float[Array, " m"],
-    S: Float[Array, "m m"],
-    budget: Float[Array, " m"],
-    radius: Array | float,
-) -> Step:
+def solve(gram: Float[Array, "n n"], budget: Float[Array, " m"], radius: Array | float) -> Step:
     """Maximise gᵀx subject to b_iᵀx ≤ budget_i and xᵀHx ≤ radius² (the problem that CPO approximates its update by).
 
+    ``gram`` holds the inner products of g, b_1 … b_m: q, r and S above.
     Where no x meets all budgets, the recovery step: the x in the ball whose largest violation, each measured in units
     of ‖b_i‖ in the metric, is least. For one constraint that is CPO's own recovery, −radius · H⁻¹b/‖b‖.
     A constraint without gradient (b_i = 0) cannot be acted on and is left out; if its budget is negative the status
     still says infeasible. Where g is a combination of the active b_i the optimum may be a whole face of which the
     point of least norm is returned.
     """
+    q, r, S = gram[0, 0], gram[0, 1:], gram[1:, 1:]
     size, sizes, present = jnp.sqrt(q), jnp.sqrt(jnp.diagonal(S)), _present(S)
     has_gradient = q > jnp.finfo(q.dtype).tiny
     unit, units = 1.0 / jnp.where(has_gradient, size, 1.0), 1.0 / jnp.where(present, sizes, 1.0)

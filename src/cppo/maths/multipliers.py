@@ -125,15 +125,10 @@ class Control(Ascent):
         0.1, "K_P, on the smoothed violation: what damps the oscillation of plain ascent.", at_least=0.0
     )
     multiplier_derivative: float = setting(
-        0.1,
-        "K_D, on the rise of the smoothed cost since the last batch: acts before the limit is reached.",
-        at_least=0.0,
+        0.1, "K_D, on the rise of the smoothed cost since the last batch: acts ahead of the limit.", at_least=0.0
     )
     multiplier_smoothing: float = setting(
-        0.5,
-        "Share of the old value in the smoothed violation and cost; noise would pass K_P and K_D.",
-        at_least=0.0,
-        below=1.0,
+        0.5, "Share of the old value in smoothed violation and cost; K_P and K_D pass noise.", at_least=0.0, below=1.0
     )
 
 

@@ -37,7 +37,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Standing:
     """How one run ended. ``seconds`` has no spread: all seeds of a run train at once, in one program."""
 
     name: str
@@ -66,11 +66,11 @@ class Outcome:
         return {**asdict(self), "feasible": self.feasible}
 
 
-def outcome(name: str, summary: Mapping[str, Any], limits: Mapping[str, float]) -> Outcome:
+def standing(name: str, summary: Mapping[str, Any], limits: Mapping[str, float]) -> Standing:
     """The record of a run's ``summary.json``."""
     seeds = [seed for seed in summary["seeds"] if "error" not in seed]
     costs = [seed["final_cost"] if len(limits) > 1 else {next(iter(limits)): seed["final_cost"]} for seed in seeds]
-    return Outcome(
+    return Standing(
         name,
         spread(seed["final_return"] for seed in seeds),
         {constraint: spread(cost[constraint] for cost in costs) for constraint in limits},
@@ -95,18 +95,18 @@ def spread(values: Iterable[float | None]) -> Spread:
     return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None)
 
 
-def ranked(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def ranked(standings: Iterable[Standing]) -> list[Standing]:
     """Best first."""
 
-    def key(row: Outcome) -> tuple[bool, float]:
+    def key(row: Standing) -> tuple[bool, float]:
         return place(row.feasible, row.reward.mean, row.excess)
 
-    return sorted(outcomes, key=key)
+    return sorted(standings, key=key)
 
 
-def table(outcomes: Iterable[Outcome], title: str) -> Table:
+def table(standings: Iterable[Standing], title: str) -> Table:
     """One line a run, best first, for a terminal of 80 columns."""
-    rows = ranked(outcomes)
+    rows = ranked(standings)
     limits = rows[0].limit
     made = Table(
         title=title,
@@ -136,7 +136,7 @@ def table(outcomes: Iterable[Outcome], title: str) -> Table:
     return made
 
 
-def _share_style(row: Outcome) -> str:
+def _share_style(row: Standing) -> str:
     return "green" if row.within == row.seeds else "yellow" if row.within else "red"
 
 

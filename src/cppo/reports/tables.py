@@ -118,16 +118,21 @@ def _update_cells(row: Record, cpo: float | None) -> dict[str, str]:
     }
 
 
+_OF_PATHS = {
+    "epochs until then": ("epochs", ".1f"),
+    "return change then": ("reward_then", "+.1f"),
+    "cost change at the end": ("cost_share", ".2f"),
+    "return change at the end": ("reward", "+.1f"),
+    "KL": ("kl", ".4f"),
+}
+
+
 def _path_cells(row: Record) -> dict[str, str]:
     return {
         "β": f"{row['beta']:g}",
         "targets": str(row["waypoints"]),
         "arrive": f"{row['arrived']}/{row['seeds']}",
-        "epochs until then": _number(row["epochs"], ".1f"),
-        "return change then": _number(row["reward_then"], "+.1f"),
-        "cost change at the end": _number(row["cost_share"], ".2f"),
-        "return change at the end": _number(row["reward"], "+.1f"),
-        "KL": _number(row["kl"], ".4f"),
+        **{name: _number(row[key], kind) for name, (key, kind) in _OF_PATHS.items()},
     }
 
 

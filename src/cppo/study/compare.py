@@ -30,10 +30,10 @@ class Comparison:
     runs: dict[str, Run]
 
     @property
-    def outcomes(self) -> list[ranking.Outcome]:
+    def standings(self) -> list[ranking.Standing]:
         """Best first."""
         return ranking.ranked(
-            ranking.outcome(name, run.summary, run.plan.cost_limits) for name, run in self.runs.items()
+            ranking.standing(name, run.summary, run.plan.cost_limits) for name, run in self.runs.items()
         )
 
     @property
@@ -43,7 +43,7 @@ class Comparison:
         return f"{plan.env}: {plan.steps:,} steps, {seeds}"
 
     def table(self) -> Table:
-        return ranking.table(self.outcomes, self.title)
+        return ranking.table(self.standings, self.title)
 
     def figure(self, path: Path | None = None) -> Path:
         """Learning curves of return and costs with their limits, all algorithms; returns where it was written."""
@@ -56,7 +56,7 @@ class Comparison:
 
     def save(self) -> Path:
         """The figure, and the ranking as JSON, in the comparison's folder."""
-        result = {"title": self.title, "ranking": [row.as_dict() for row in self.outcomes]}
+        result = {"title": self.title, "ranking": [row.as_dict() for row in self.standings]}
         write_json(self.folder / RESULT, result)
         return self.figure()
 

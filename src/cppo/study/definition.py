@@ -11,7 +11,6 @@ asks for it. The number of steps is not part of it: a study with more steps goes
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import importlib.util
 import json
@@ -27,6 +26,7 @@ from typing import Any
 
 from cppo import envs as environments
 from cppo import files
+from cppo.errors import meant
 from cppo.runs.plan import Plan, make_plan
 from cppo.settings import identity
 from cppo.types import UsageError
@@ -243,9 +243,7 @@ def _refuse_unknown_entries(path: Path, table: Mapping[str, Any]) -> None:
     entries = ["name", "title", "part", *known]
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key, entries, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise UsageError(f"{path}: unknown entry {key!r}.{hint} A study has {', '.join(entries)}.")
+            raise UsageError(f"{path}: unknown entry {key!r}.{meant(key, entries)} A study has {', '.join(entries)}.")
 
 
 def _from_python(path: Path) -> Study:

@@ -23,7 +23,7 @@ def roll(qpos, qvel, action, steps, start=(0.0, 0.0, 1.0, 0.0)):
     q = np.concatenate([qpos, [FAR, FAR, height, 1, 0, 0, 0]])[None]
     v = np.concatenate([qvel, np.zeros(6)])[None]
     mocap = [start[0], start[1], 0.1, start[2], 0, 0, start[3]]
-    path = POOL.roll(q, v, np.zeros((1, 9)), np.concatenate([action, mocap])[None], steps)
+    path = POOL.roll((q, v, np.zeros((1, 9))), np.concatenate([action, mocap])[None], steps)
     return path.qpos[0, :, :3], path.qvel[0, :, :3], path.sensors[0]
 
 

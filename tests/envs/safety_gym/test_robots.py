@@ -107,7 +107,7 @@ def test_sensors_are_those_of_a_forward_evaluation(name):
         if steps:
             mujoco.mj_step(model, data, steps)
         mujoco.mj_forward(model, data)
-        seen = threads.seen(qpos, qvel, warm, control, steps)
+        seen = threads.seen((qpos, qvel, warm), control, steps)
         np.testing.assert_allclose(seen.qpos[0], data.qpos, atol=1e-9)
         np.testing.assert_allclose(seen.sensors[0], data.sensordata, atol=1e-6)
 

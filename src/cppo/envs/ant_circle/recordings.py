@@ -20,7 +20,7 @@ from cppo.types import as_numpy
 Moved = tuple[np.ndarray, np.ndarray, np.ndarray]  # qpos, qvel, the torso's place
 
 
-def replay(transitions: Mapping[str, np.ndarray], backend: str, physics: str) -> dict[str, np.ndarray]:
+def step_once(transitions: Mapping[str, np.ndarray], backend: str, physics: str) -> dict[str, np.ndarray]:
     """Step every row once; see ``cppo.envs.replay``. Returns xpos_next and terminated, too."""
     if physics == "recorded":
         qpos, qvel, torso = (transitions[key] for key in ("qpos_next", "qvel_next", "xpos_next"))

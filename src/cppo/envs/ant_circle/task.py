@@ -7,12 +7,11 @@ force sensor asks for them. And a reset normalises the quaternion, which MuJoCo 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
+from cppo.envs.batched import Transition
 from cppo.envs.mujoco.arrays import Array, Key
 from cppo.types import Box, EnvSpec
 
@@ -36,15 +35,6 @@ SPEC = EnvSpec(
 )
 
 
-class Outcome(NamedTuple):
-    """What one step of the task gives."""
-
-    obs: Float[Array, "world 29"]
-    reward: Float[Array, " world"]
-    cost: Float[Array, "world 1"]
-    terminated: Bool[Array, " world"]
-
-
 def reset(keys: Key, dtype: jnp.dtype) -> tuple[Float[Array, "world 15"], Float[Array, "world 14"]]:
     """A noisy pose at rest height anywhere on the circle. About 81% of resets start beyond the lines."""
 
@@ -66,7 +56,7 @@ def advance(
     after: Float[Array, "world 2"],
     qpos: Float[Array, "world 15"],
     qvel: Float[Array, "world 14"],
-) -> Outcome:
+) -> Transition:
     """Reward, cost and end of a step from ``before`` to ``after``, the torso's positions in m.
 
     With v = (after - before) / 0.05 s and (x, y) = after: r = (-y vx + x vy) / (1 + | |(x, y)| - 10 |) and
@@ -76,7 +66,7 @@ def advance(
     x, y = after.T
     reward = (x * vy - y * vx) / (1.0 + jnp.abs(jnp.sqrt(x * x + y * y) - RADIUS))
     cost = (jnp.abs(x) > LINE).astype(qpos.dtype)[:, None]
-    return Outcome(observe(qpos, qvel), reward, cost, ~healthy(qpos, qvel))
+    return Transition(observe(qpos, qvel), reward, cost, ~healthy(qpos, qvel))
 
 
 def observe(qpos: Float[Array, "world 15"], qvel: Float[Array, "world 14"]) -> Float[Array, "world 29"]:

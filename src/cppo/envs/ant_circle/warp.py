@@ -10,9 +10,10 @@ from jaxtyping import Float, Int
 
 from cppo.envs.ant_circle import task
 from cppo.envs.ant_circle.physics import TORSO, ant_model
+from cppo.envs.batched import select
 from cppo.envs.mujoco.arrays import Array, Key, finite_or_zero
-from cppo.envs.mujoco.checks import checked_keys
-from cppo.envs.mujoco.warp import REFILL, Bodies, Moved, WarpPhysics, Watch, checked_shape, select
+from cppo.envs.mujoco.checks import checked_keys, checked_shape
+from cppo.envs.mujoco.warp import REFILL, Bodies, Moved, WarpPhysics, Watch
 from cppo.types import Step
 
 

@@ -6,17 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from cppo.envs.mujoco.arrays import Array
 from cppo.types import UsageError
+
+
+def checked_shape(actions: Array, num_envs: int, size: int) -> Array:
+    if actions.shape != (num_envs, size):
+        raise UsageError(
+            f"actions have shape {actions.shape}, expected {(num_envs, size)}: one row of {size} numbers "
+            f"for each of the {num_envs} worlds"
+        )
+    return actions
 
 
 def checked_actions(actions: Any, num_envs: int, size: int) -> np.ndarray:
     """Actions as float64, after checking shape and finiteness."""
-    action = np.asarray(actions, np.float64)
-    if action.shape != (num_envs, size):
-        raise UsageError(
-            f"actions have shape {action.shape}, expected {(num_envs, size)}: one row of {size} numbers "
-            f"for each of the {num_envs} worlds"
-        )
+    action = checked_shape(np.asarray(actions, np.float64), num_envs, size)
     if not np.isfinite(action).all():
         worlds = np.flatnonzero(~np.isfinite(action).all(1))
         raise UsageError(

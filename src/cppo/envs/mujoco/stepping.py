@@ -121,7 +121,7 @@ class Roller:
         return self._rolling.seconds + self._looking.seconds
 
     def advance(self, qpos: np.ndarray, qvel: np.ndarray, warm: np.ndarray, ctrl: np.ndarray) -> Stepped:
-        path = self._rolling.roll(qpos, qvel, warm, ctrl, self.substeps)
+        path = self._rolling.roll((qpos, qvel, warm), ctrl, self.substeps)
         change = path.qvel[:, -1] - path.qvel[:, -2]
         return Stepped(path.qpos[:, -1], path.qvel[:, -1], change / self.model.opt.timestep, qpos[:, :0])
 

@@ -36,6 +36,9 @@ class Sighted(NamedTuple):
     sensors: Float[np.ndarray, "world sensor"]
 
 
+Start = tuple[
+    Float[np.ndarray, "world qpos"], Float[np.ndarray, "world qvel"], Float[np.ndarray, "world qvel"]
+]  # positions, velocities, acceleration that starts the constraint solver
 Means = tuple[rollout.Rollout, list[mujoco.MjData], mujoco.MjModel]
 
 
@@ -54,28 +57,22 @@ class Threads:
             euler.opt.integrator = EULER
             self._once = rollout.Rollout(nthread=self.threads), [mujoco.MjData(euler) for _ in self._data], euler
 
-    def seen(
-        self,
-        qpos: Float[np.ndarray, "world qpos"],
-        qvel: Float[np.ndarray, "world qvel"],
-        warm: Float[np.ndarray, "world qvel"],
-        control: Float[np.ndarray, "world *step control"],
-        steps: int,
-    ) -> Sighted:
+    def seen(self, start: Start, control: Float[np.ndarray, "world *step control"], steps: int) -> Sighted:
         """The state after ``steps`` steps, and its sensors as a forward evaluation there gives them.
 
         MuJoCo evaluates sensors at the start of a step. So one step more is made: its sensors are those, and its change
         of velocity is the acceleration, which starts the constraint solver of the next call. A ``control`` for each
         step has one for that, too.
         """
+        qpos, qvel, warm = start
         if self.model.opt.integrator == EULER:
-            path = self.roll(qpos, qvel, warm, control, steps + 1)
+            path = self.roll(start, control, steps + 1)
             ends = (path.qpos[:, steps - 1], path.qvel[:, steps - 1]) if steps else (qpos, qvel)
             after, sensors = path.qvel[:, steps], path.sensors[:, steps]
         else:
             ends = qpos, qvel
             if steps:
-                path = self.roll(qpos, qvel, warm, control[:, :steps] if control.ndim == 3 else control, steps)
+                path = self.roll(start, control[:, :steps] if control.ndim == 3 else control, steps)
                 ends = np.ascontiguousarray(path.qpos[:, -1]), np.ascontiguousarray(path.qvel[:, -1])
                 before = path.qvel[:, -2] if steps > 1 else qvel
                 warm = (ends[1] - before) / self.model.opt.timestep
@@ -84,22 +81,15 @@ class Threads:
             after, sensors = look.qvel[:, 0], look.sensors[:, 0]
         return Sighted(*ends, (after - ends[1]) / self.model.opt.timestep, sensors)
 
-    def roll(
-        self,
-        qpos: Float[np.ndarray, "world qpos"],
-        qvel: Float[np.ndarray, "world qvel"],
-        warm: Float[np.ndarray, "world qvel"],
-        control: Float[np.ndarray, "world *step control"],
-        steps: int,
-    ) -> Trajectory:
+    def roll(self, start: Start, control: Float[np.ndarray, "world *step control"], steps: int) -> Trajectory:
         """Roll every world ``steps`` physics steps. ``control`` is ctrl, mocap positions, mocap quaternions.
 
         A ``control`` of (world, step, control) has its own for each step.
         """
-        return self._roll((self._pool, self._data, self.model), (qpos, qvel, warm), control, steps)
+        return self._roll((self._pool, self._data, self.model), start, control, steps)
 
-    def _roll(self, means: Means, state: tuple[np.ndarray, ...], control: np.ndarray, steps: int) -> Trajectory:
-        (pool, data, model), (qpos, qvel, warm) = means, state
+    def _roll(self, means: Means, start: Start, control: np.ndarray, steps: int) -> Trajectory:
+        (pool, data, model), (qpos, qvel, warm) = means, start
         worlds, nq, nv = len(qpos), model.nq, model.nv
         initial = np.empty((worlds, 1 + nq + nv))
         initial[:, 0], initial[:, 1 : 1 + nq], initial[:, 1 + nq :] = 0.0, qpos, qvel

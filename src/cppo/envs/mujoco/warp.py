@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from cppo.envs.mujoco.arrays import Array
 from cppo.types import UsageError
@@ -222,17 +222,3 @@ class Watch:
                 f"warning: {self.name}: {overflown} worlds had more contacts than fit ({self.physics.room}); "
                 "their physics dropped some. Please report the scene and the policy."
             )
-
-
-def checked_shape(actions: Array, num_envs: int, size: int) -> Array:
-    if actions.shape != (num_envs, size):
-        raise UsageError(
-            f"actions have shape {actions.shape}, expected {(num_envs, size)}: one row of {size} numbers "
-            f"for each of the {num_envs} worlds"
-        )
-    return actions
-
-
-def select(mask: Bool[Array, " world"], new: Array, old: Array) -> Array:
-    """``new`` where the mask holds, leaf by leaf, always as new arrays."""
-    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (b.ndim - 1)), a, b), new, old)

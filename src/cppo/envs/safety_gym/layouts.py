@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from cppo.envs.mujoco.arrays import Array, Key
-from cppo.envs.safety_gym.scenes import Scene
+from cppo.envs.safety_gym.scenes import BUTTON_KEEPOUT, GREMLIN_KEEPOUT, PILLAR_KEEPOUT, VASE_KEEPOUT, Scene
 
 DRAWS_PER_OBJECT = 100
 LAYOUTS = 10_000
@@ -56,13 +56,13 @@ def keepouts(scene: Scene) -> np.ndarray:
     """
     return np.array(
         [scene.robot_keepout]
-        + [scene.button_keepout] * scene.buttons
+        + [BUTTON_KEEPOUT] * scene.buttons
         + [0.0 if scene.task == "circle" else scene.goal_keepout]
         + [scene.hazard_keepout] * scene.hazards
-        + [scene.pillar_keepout] * scene.pillars
-        + [scene.vase_keepout] * scene.vases
+        + [PILLAR_KEEPOUT] * scene.pillars
+        + [VASE_KEEPOUT] * scene.vases
         + [scene.box_keepout] * (scene.task == "push")
-        + [scene.gremlin_keepout] * scene.gremlins
+        + [GREMLIN_KEEPOUT] * scene.gremlins
     )
 
 

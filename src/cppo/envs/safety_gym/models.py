@@ -41,9 +41,13 @@ HAZARD_HEIGHT = 0.02  # m
 def navigation_xml(scene: Scene, visual: bool = False) -> str:
     """MJCF of a Safety Gym scene: robot, free objects, pillars, buttons, in the order that fixes qpos and mocap."""
     robot = scene.robot
-    vases = "".join(_vase(i) for i in range(scene.vases))
+    vases = "".join(
+        _free_box(f"vase{i}", f"0 {10 + i} {VASE_HEIGHT}", VASE_HALF, "0 1 1 1") for i in range(scene.vases)
+    )
     box = _push_box(robot) if scene.task == "push" else ""
-    gremlins = "".join(_gremlin(i) for i in range(scene.gremlins))
+    gremlins = "".join(
+        _free_box(f"gremlin{i}", f"0 {30 + i} {GREMLIN_HALF}", GREMLIN_HALF, "0.5 0 1 1") for i in range(scene.gremlins)
+    )
     pillars = "".join(_pillar(i) for i in range(scene.pillars)) + "".join(_button(i) for i in range(scene.buttons))
     handles = "".join(_handle(i) for i in range(scene.gremlins))
     islands = 'island="disable"' if robot.planar else ""
@@ -59,7 +63,7 @@ def navigation_xml(scene: Scene, visual: bool = False) -> str:
   </default>{f"<asset>{robot.assets}</asset>" if robot.assets else ""}{_SKY if visual else ""}
   <worldbody>
     <geom name="floor" type="plane" size="3.5 3.5 0.1" condim="6"{_FLOOR_LOOK if visual else ""}/>
-    {_LIGHT if visual else ""}{robot.body}{vases}{box}{gremlins}{pillars}{handles}{_markers(scene) if visual else ""}
+    {_LIGHT if visual else ""}{_root(robot)}{vases}{box}{gremlins}{pillars}{handles}{_markers(scene) if visual else ""}
   </worldbody>
   <contact>{robot.contact}</contact>
   <equality>{robot.equality}{"".join(_hold(i) for i in range(scene.gremlins))}</equality>
@@ -70,11 +74,25 @@ def navigation_xml(scene: Scene, visual: bool = False) -> str:
 </mujoco>"""
 
 
-def _vase(index: int) -> str:
+def _root(robot: Robot) -> str:
+    """The robot at its height of a reset: in a frame that a mocap body holds, or free."""
+    if robot.planar:
+        return f"""
+    <body name="start" mocap="true" pos="0 0 {robot.start}">
+      <body name="robot">{robot.body}
+      </body>
+    </body>"""
     return f"""
-    <body name="vase{index}" pos="0 {10 + index} {VASE_HEIGHT}">
+    <body name="robot" pos="0 0 {robot.start}">
+      <freejoint name="robot"/>{robot.body}
+    </body>"""
+
+
+def _free_box(name: str, place: str, half: float, colour: str) -> str:
+    return f"""
+    <body name="{name}" pos="{place}">
       <freejoint/>
-      <geom type="box" size="{VASE_HALF} {VASE_HALF} {VASE_HALF}" density="0.001" rgba="0 1 1 1"/>
+      <geom type="box" size="{half} {half} {half}" density="0.001" rgba="{colour}"/>
     </body>"""
 
 
@@ -103,15 +121,6 @@ def _button(index: int) -> str:
     return f"""
     <body name="button{index}" mocap="true" pos="0 {-20 - index} {BUTTON_RADIUS}">
       <geom type="sphere" size="{BUTTON_RADIUS}" rgba="1 0.5 0 1"/>
-    </body>"""
-
-
-def _gremlin(index: int) -> str:
-    size = f"{GREMLIN_HALF} {GREMLIN_HALF} {GREMLIN_HALF}"
-    return f"""
-    <body name="gremlin{index}" pos="0 {30 + index} {GREMLIN_HALF}">
-      <freejoint/>
-      <geom type="box" size="{size}" density="0.001" rgba="0.5 0 1 1"/>
     </body>"""
 
 

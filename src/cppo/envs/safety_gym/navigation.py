@@ -55,7 +55,7 @@ class Task(NamedTuple):
     pressing: Any = ()  # Button's own (``button.Pressing``), else nothing
 
 
-class Outcome(NamedTuple):
+class Verdict(NamedTuple):
     """What one step of the task gives."""
 
     obs: Float[Array, "world obs"]
@@ -213,12 +213,12 @@ def _others(task: Task, seen: Seen) -> Float[Array, "world other 2"]:
 
 def advance(
     scene: Scene, task: Task, seen: Seen, keys: Key, ages: Int[Array, " world"], renew: Renew = renew_goals
-) -> tuple[Task, Outcome]:
+) -> tuple[Task, Verdict]:
     """One step of the task after the physics has moved. ``ages`` are those after the step, from 1 up."""
     cost = costs(scene, task, seen)
     never, down = jnp.zeros(len(cost), bool), fallen(scene, seen)
     if scene.task == "circle":
-        return task, Outcome(observe(scene, task, seen), circle_reward(scene, seen), cost, never, never, down)
+        return task, Verdict(observe(scene, task, seen), circle_reward(scene, seen), cost, never, never, down)
     now = distances(scene, task.goal, seen)
     if scene.task == "button":
         met = button.pressed(scene, task.pressing, seen.sensors)
@@ -226,11 +226,11 @@ def advance(
         pressing = button.renewed(scene, task.pressing, met, keys, ages)
         goal = button.wanted_place(pressing)
         task = task._replace(pressing=pressing, goal=goal, last=distances(scene, goal, seen))
-        return task, Outcome(observe(scene, task, seen), reward, cost, met, never, down)
+        return task, Verdict(observe(scene, task, seen), reward, cost, met, never, down)
     reward, met = reward_and_success(scene, task.last, now)
     goal, found = renew(scene, task, seen, met, keys, ages)
     task = task._replace(goal=goal, last=distances(scene, goal, seen))
-    return task, Outcome(observe(scene, task, seen), reward, cost, met, ~found, down)
+    return task, Verdict(observe(scene, task, seen), reward, cost, met, ~found, down)
 
 
 def fallen(scene: Scene, seen: Seen) -> Bool[Array, " world"]:
@@ -240,7 +240,7 @@ def fallen(scene: Scene, seen: Seen) -> Bool[Array, " world"]:
     return seen.position[:, 2] <= scene.robot.fallen
 
 
-def measures(scene: Scene, tally: Float[Array, " world"], outcome: Outcome) -> Float[Array, "world measure"] | None:
+def measures(scene: Scene, tally: Float[Array, " world"], outcome: Verdict) -> Float[Array, "world measure"] | None:
     """What ``Scene.measures`` names, at a step."""
     values = {"goals": tally, "fallen": outcome.fallen}
     columns = [values[name].astype(jnp.float32) for name in scene.measures]

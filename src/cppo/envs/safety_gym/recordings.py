@@ -33,7 +33,7 @@ Judged = tuple[Array, Array, Array, Array, Array]  # observation, reward, cost, 
 Stepper = Callable[[Scene, SafetyGymState, np.ndarray], tuple[Physics, np.ndarray]]
 
 
-def replay(scene: Scene, transitions: Transitions, backend: str, physics: str) -> dict[str, np.ndarray]:
+def step_once(scene: Scene, transitions: Transitions, backend: str, physics: str) -> dict[str, np.ndarray]:
     """Step every row once; see ``cppo.envs.replay``. Returns goal_met and terminated, too."""
     _check(scene, transitions)
     step = _recorded_step(transitions) if physics == "recorded" else STEPPERS[backend]
@@ -139,7 +139,7 @@ def _recorded_step(transitions: Transitions) -> Stepper:
         env = SafetyGymEnv(scene, len(ctrl))
         qpos, qvel, warm = (np.asarray(transitions[key]) for key in ("qpos_next", "qvel_next", "warm"))
         control = np.concatenate([ctrl, state.physics.mocap], 1)
-        sensors = env.threads.seen(qpos, qvel, warm, control, 0).sensors
+        sensors = env.threads.seen((qpos, qvel, warm), control, 0).sensors
         return Physics(qpos, qvel, warm, state.physics.mocap), sensors
 
     return step

@@ -44,7 +44,7 @@ PILLAR_RADIUS = 0.2  # m
 PILLAR_HEIGHT = 0.5  # m, half height and z of the centre
 LIDAR_BINS = 16
 LIDAR_RANGE = 3.0  # m
-ROBOT_KEEPOUT = 0.4  # m
+ROBOT_KEEPOUT, VASE_KEEPOUT, PILLAR_KEEPOUT, BUTTON_KEEPOUT, GREMLIN_KEEPOUT = 0.4, 0.15, 0.3, 0.2, 0.4  # m
 CIRCLE_RADIUS = 1.5  # m
 CIRCLE_START = 0.8  # m, robots start in [-0.8, 0.8]^2
 BUTTON_RADIUS = 0.1  # m, buttons are spheres on the floor
@@ -54,6 +54,7 @@ GREMLIN_HALF = 0.1  # m, gremlins are boxes; at a reset they stand on the floor
 GREMLIN_HEIGHT = 0.2  # m, at which they are held while they move
 GREMLIN_TRAVEL = 0.35  # m, radius of their circles, one radian a second
 WALL = 1.125  # m, distance of Circle's walls from the origin
+COST_LIMIT = 25.0  # of each constraint
 
 
 @dataclass(frozen=True)
@@ -65,23 +66,18 @@ class Scene:
     task: Literal["goal", "push", "circle", "button"]
     half_extent: float  # m, objects are placed in [-half_extent, half_extent]^2
     hazards: int = 0
+    vases: int = 0
+    pillars: int = 0
+    buttons: int = 0
+    gremlins: int = 0
     hazard_size: float = 0.2
     hazard_keepout: float = 0.18
-    vases: int = 0
-    vase_keepout: float = 0.15
-    pillars: int = 0
-    pillar_keepout: float = 0.3
-    buttons: int = 0
-    button_keepout: float = 0.2
-    gremlins: int = 0
-    gremlin_keepout: float = 0.4
     goal_keepout: float = 0.305
     robot_keepout: float = ROBOT_KEEPOUT
     charged: tuple[str, ...] = ("hazards",)  # of: hazards, vases, pillars, walls, buttons, gremlins
     joined: bool = False  # all that is charged is one constraint, else one each
     walls: int = 0  # 2: |x| is bounded, 4: |y| too
     lidar_range: float = LIDAR_RANGE  # m
-    cost_limit: float = 25.0  # of each constraint
     episode_length: int = 1000
 
     @property
@@ -120,7 +116,7 @@ class Scene:
     def spec(self) -> EnvSpec:
         """What a learner may know."""
         box = Box(self.robot.low, self.robot.high)
-        limits = (self.cost_limit,) * len(self.cost_names)
+        limits = (COST_LIMIT,) * len(self.cost_names)
         names = self.cost_names
         return EnvSpec(self.name, (self.obs_size,), box, names, limits, self.episode_length, measures=self.measures)
 

@@ -99,7 +99,7 @@ class SafetyGymEnv:
         return button.controls(self.scene, state.task.pressing, control) if self.scene.gremlins else control
 
     def _see(self, physics: Physics, control: np.ndarray, steps: int = SUBSTEPS) -> Sighted:
-        return self.threads.seen(physics.qpos, physics.qvel, physics.warm, control, steps)
+        return self.threads.seen(physics[:3], control, steps)
 
     def _start(self, keys: np.ndarray) -> tuple[SafetyGymState, np.ndarray]:
         """New episodes for any number of keys."""
@@ -139,7 +139,7 @@ def bare(env: SafetyGymEnv) -> Callable[[SafetyGymState, np.ndarray], Sighted]:
     def roll(state: SafetyGymState, action: np.ndarray) -> Sighted:
         physics, robot = state.physics, env.scene.robot
         control = env.control(state, np.clip(action, robot.low, robot.high))
-        return env.threads.seen(physics.qpos, physics.qvel, physics.warm, control, SUBSTEPS)
+        return env.threads.seen(physics[:3], control, SUBSTEPS)
 
     return roll
 

@@ -19,22 +19,9 @@ from scipy.spatial import ConvexHull
 
 from cppo.envs.mujoco.precision import double_on_cpu
 from cppo.envs.mujoco.rendering import Ball, Picture, Stage
-from cppo.envs.safety_gym import navigation
+from cppo.envs.safety_gym import navigation, scenes
 from cppo.envs.safety_gym.models import HAZARD_HEIGHT, navigation_model
-from cppo.envs.safety_gym.scenes import (
-    BUTTON_MARK,
-    BUTTON_RADIUS,
-    CIRCLE_RADIUS,
-    GOAL_HEIGHT,
-    GOAL_SIZE,
-    GREMLIN_HALF,
-    LIDAR_BINS,
-    PILLAR_RADIUS,
-    SUBSTEPS,
-    VASE_HALF,
-    WALL,
-    Scene,
-)
+from cppo.envs.safety_gym.scenes import CIRCLE_RADIUS, LIDAR_BINS, WALL, Scene
 from cppo.envs.safety_gym.threads import SafetyGymState
 from cppo.envs.top_view import AMBER, BLUE, GREEN, RED, Disc, Line, Polygon, Shape, paint, square
 from cppo.envs.views import Shapes, View, agent, rim_and_bounds, yaw_of
@@ -71,7 +58,7 @@ CORNERS = np.array([(1, 1), (-1, 1), (1, -1), (-1, -1)])  # columns of the push 
 
 def view(scene: Scene) -> View:
     return View(
-        seconds=SUBSTEPS * scene.robot.timestep,
+        seconds=scenes.SUBSTEPS * scene.robot.timestep,
         reach=max(scene.half_extent, CIRCLE_RADIUS) + 0.4,
         look=partial(look, scene),
         fixed=rim_and_bounds(CIRCLE_RADIUS, WALL, "xy"[: scene.walls // 2]) if scene.task == "circle" else (),
@@ -91,21 +78,21 @@ def look(scene: Scene, state: SafetyGymState) -> Shapes:
     shapes: Shapes = {}
     for kind, places, size in (
         ("hazard", task.hazards, scene.hazard_size),
-        ("pillar", task.pillars, PILLAR_RADIUS),
+        ("pillar", task.pillars, scenes.PILLAR_RADIUS),
     ):
         for number, at in enumerate(np.moveaxis(np.asarray(places), 1, 0)):
             shapes[f"{kind}{number}"] = {"kind": kind, "size": size, "at": at}
     if scene.task != "circle":
-        size = BUTTON_MARK if scene.buttons else GOAL_SIZE
+        size = scenes.BUTTON_MARK if scene.buttons else scenes.GOAL_SIZE
         shapes["goal"] = {"kind": "goal", "size": size, "at": np.asarray(task.goal)}
     for number in range(scene.buttons):
         place = np.asarray(task.pressing.buttons)[:, number]
-        shapes[f"button{number}"] = {"kind": "button", "size": BUTTON_RADIUS, "at": place}
+        shapes[f"button{number}"] = {"kind": "button", "size": scenes.BUTTON_RADIUS, "at": place}
     objects = qpos[:, scene.robot.positions :].reshape(len(qpos), scene.free_objects, 7)
     for number, pose in enumerate(np.moveaxis(objects, 1, 0)):
         kind = "vase" if number < scene.vases else "gremlin" if scene.gremlins else "box"
         # The box's columns stand out by half of it.
-        sizes = {"vase": VASE_HALF, "gremlin": GREMLIN_HALF, "box": 1.5 * scene.robot.box_half}
+        sizes = {"vase": scenes.VASE_HALF, "gremlin": scenes.GREMLIN_HALF, "box": 1.5 * scene.robot.box_half}
         shapes[kind if kind == "box" else f"{kind}{number}"] = {
             "kind": kind,
             "size": sizes[kind],
@@ -232,7 +219,7 @@ def _place(scene: Scene, data: Any, state: SafetyGymState) -> None:
     hazards = np.column_stack([state.task.hazards[0], np.full(scene.hazards, HAZARD_HEIGHT)])
     data.mocap_pos[bodies : bodies + scene.hazards] = hazards
     if scene.task != "circle":
-        data.mocap_pos[bodies + scene.hazards] = (*state.task.goal[0], GOAL_HEIGHT)
+        data.mocap_pos[bodies + scene.hazards] = (*state.task.goal[0], scenes.GOAL_HEIGHT)
 
 
 def _ring(scene: Scene, data: Any, obs: np.ndarray) -> Iterator[Ball]:

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
+from cppo.envs.batched import select
 from cppo.envs.mujoco.arrays import Array, Key, finite_or_zero
-from cppo.envs.mujoco.checks import checked_keys
-from cppo.envs.mujoco.warp import REFILL, Bodies, Moved, WarpPhysics, Watch, checked_shape, select
+from cppo.envs.mujoco.checks import checked_keys, checked_shape
+from cppo.envs.mujoco.warp import REFILL, Bodies, Moved, WarpPhysics, Watch
 from cppo.envs.safety_gym import navigation
 from cppo.envs.safety_gym.models import navigation_model
 from cppo.envs.safety_gym.navigation import Task

@@ -23,7 +23,7 @@ from cppo.types import UsageError, as_numpy
 NEEDED = ("qpos", "qvel", "warm", "place", "action")
 
 
-def replay(robot: Robot, transitions: Mapping[str, np.ndarray], backend: str, physics: str) -> dict[str, np.ndarray]:
+def step_once(robot: Robot, transitions: Mapping[str, np.ndarray], backend: str, physics: str) -> dict[str, np.ndarray]:
     """Step every row once; see ``cppo.envs.replay``. Returns place_next and terminated, too."""
     missing = [key for key in NEEDED if key not in transitions]
     if missing:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
+from cppo.envs.batched import Transition
 from cppo.envs.mujoco.arrays import Array, Key
 from cppo.envs.velocity.robots import Robot
 
@@ -24,15 +25,6 @@ class Moved(NamedTuple):
     qvel: Float[Array, "world qvel"]
     place: Float[Array, "world 2"]  # what speed is measured by, m
     rich: Float[Array, "world number"]  # what else is observed
-
-
-class Outcome(NamedTuple):
-    """What one step of the task gives."""
-
-    obs: Float[Array, "world obs"]
-    reward: Float[Array, " world"]
-    cost: Float[Array, "world 1"]
-    terminated: Bool[Array, " world"]
 
 
 def reset(robot: Robot, keys: Key, dtype: jnp.dtype) -> tuple[Float[Array, "world qpos"], Float[Array, "world qvel"]]:
@@ -55,7 +47,7 @@ def reset(robot: Robot, keys: Key, dtype: jnp.dtype) -> tuple[Float[Array, "worl
 
 def advance(
     robot: Robot, before: Float[Array, "world 2"], moved: Moved, action: Float[Array, "world actuator"]
-) -> Outcome:
+) -> Transition:
     """Reward, cost and end of a step that began at the place ``before``, in m.
 
     With v = (after - before) / duration: r = w v_x + h - k |a|^2, c = [v_x > threshold], or of |v| where the robot
@@ -66,7 +58,7 @@ def advance(
     speed = jnp.sqrt(jnp.sum(velocity * velocity, -1)) if robot.all_ways else ahead
     reward = robot.forward * ahead + robot.alive - robot.control * jnp.sum(action * action, -1)
     cost = (speed > robot.threshold).astype(moved.qpos.dtype)[:, None]
-    return Outcome(observe(robot, moved), reward, cost, ~healthy(robot, moved))
+    return Transition(observe(robot, moved), reward, cost, ~healthy(robot, moved))
 
 
 def observe(robot: Robot, moved: Moved) -> Float[Array, "world obs"]:

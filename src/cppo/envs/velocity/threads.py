@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from cppo.envs.batched import select
 from cppo.envs.mujoco.arrays import Array, Key, finite_or_zero
 from cppo.envs.mujoco.checks import checked_actions, checked_double, checked_keys
 from cppo.envs.mujoco.precision import double_on_cpu
@@ -90,8 +91,8 @@ class VelocityEnv:
         if not ended.any():
             return after, step
         fresh, fresh_obs = self._start(after.key, np.flatnonzero(ended))
-        after = jax.tree.map(lambda new, old: _select(ended, new, old), fresh, after)
-        return after, step._replace(obs=_select(ended, fresh_obs, step.obs))
+        after, obs = select(ended, (fresh, fresh_obs), (after, step.obs))
+        return after, step._replace(obs=obs)
 
     def _start(self, keys: np.ndarray, rows: Int[np.ndarray, " ended"]) -> tuple[VelocityState, np.ndarray]:
         """New episodes, drawn for all worlds, since nothing is compiled twice then; MuJoCo looks at ``rows`` alone."""
@@ -138,8 +139,4 @@ def first_look(robot: Robot, stepped: Stepped, keys: Key) -> tuple[VelocityState
 def bare(env: VelocityEnv) -> Callable[[VelocityState, np.ndarray], Trajectory]:
     """The model alone, rolled from an environment's states."""
     threads = Threads(env.threads.model)
-    return lambda s, a: threads.roll(s.qpos, s.qvel, s.warm, a.astype(np.float64), env.robot.substeps)
-
-
-def _select(mask: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
-    return np.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)
+    return lambda s, a: threads.roll((s.qpos, s.qvel, s.warm), a.astype(np.float64), env.robot.substeps)

@@ -8,7 +8,6 @@ from math import pi
 
 from cppo.envs.safety_gym.robots.robot import Robot
 
-START = 0.18  # m
 LEGS = ((1, 1), (-1, 1), (-1, -1), (1, -1))  # signs of x and y; the ankle's axis is at right angles
 BENT = (1, -1, -1, 1)  # sign of the ankle's range
 
@@ -31,13 +30,10 @@ def leg(number: int, x: int, y: int, bent: int) -> str:
 
 
 BODY = f"""
-    <body name="robot" pos="0 0 {START}">
-      <freejoint name="robot"/>
       <geom name="robot" type="sphere" size="0.0625" rgba="0.7 0.1 0.1 1"/>
       <site name="robot" pos="0 0 -0.02" rgba="1 0 0 0.1"/>{
     "".join(leg(number, *signs, BENT[number - 1]) for number, signs in enumerate(LEGS, start=1))
-}
-    </body>"""
+}"""
 
 JOINTS = [f"{kind}_{number}" for number in range(1, 5) for kind in ("hip", "ankle")]
 ACTUATORS = "".join(f'\n    <motor joint="{name}" gear="150" ctrlrange="-1 1"/>' for name in JOINTS)
@@ -53,12 +49,11 @@ ANT = Robot(
     ACTUATORS,
     geom='condim="6" density="5" rgba="0.8 0.6 0.4 1"',
     timestep=0.01,
-    low=(-1.0,) * 8,
-    high=(1.0,) * 8,
+    reach=(1.0,) * 8,
+    start=0.18,
     joint='armature="1" damping="1" limited="true"',
     integrator="RK4",
     sensors=SENSORS,
-    start=START,
     rest=tuple(angle for bent in BENT for angle in (0.0, bent * pi / 2)),
     jitter=0.1,
     speeds=8,

@@ -2,11 +2,7 @@
 
 from cppo.envs.safety_gym.robots.robot import Robot
 
-START = 0.1  # m
-
-BODY = f"""
-    <body name="robot" pos="0 0 {START}">
-      <freejoint name="robot"/>
+BODY = """
       <geom name="robot" type="box" size="0.1 0.1 0.05" rgba="0.7 0.1 0.1 1"/>
       <geom name="back_bumper" type="box" pos="0 0.15 0" size="0.1 0.01 0.05" rgba="0.7 0.1 0.1 1"/>
       <geom name="back_connector" type="box" pos="0 0.125 0" size="0.01 0.025 0.03" rgba="0.7 0.1 0.1 1"/>
@@ -24,8 +20,7 @@ BODY = f"""
       <body name="rear" pos="0 -0.1 -0.05">
         <joint name="rear" type="ball"/>
         <geom name="rear" type="sphere" size="0.05" rgba="0.7 0.1 0.1 0.5"/>
-      </body>
-    </body>"""
+      </body>"""
 
 ACTUATORS = """
     <motor jointinparent="left" ctrlrange="-1 1" forcerange="-0.02 0.02"/>
@@ -41,10 +36,8 @@ CAR = Robot(
     ACTUATORS,
     geom='condim="6" density="5" size="0.05" type="sphere"',
     timestep=0.004,
-    low=(-1.0, -1.0),
-    high=(1.0, 1.0),
+    reach=(1.0, 1.0),
     sensors=SENSORS,
-    start=START,
     rest=(0.0, 0.0, 1.0, 0.0, 0.0, 0.0),  # wheels, ball
     speeds=5,
     senses=(("plain", 3), ("quaternions", 4)),

@@ -5,7 +5,6 @@ Written from the numbers of safety-gymnasium's model (Apache-2.0, © 2022-2023 O
 
 from cppo.envs.safety_gym.robots.robot import Robot
 
-START = 0.22  # m
 LEGS = {1: (1, 1), 2: (-1, 1), 3: (-1, -1), 4: (1, -1)}  # front or rear, left or right; 2 and 3 hang on the rear
 KINDS = ("hip_{}_z", "hip_{}_y", "ankle_{}")
 JOINTS = [kind.format(number) for kind in KINDS for number in LEGS]
@@ -37,15 +36,12 @@ def leg(number: int) -> str:
 
 
 BODY = f"""
-    <body name="robot" pos="0 0 {START}">
-      <freejoint name="robot"/>
       <geom name="robot" type="cylinder" size="0.0375" fromto="0 0 0 0.1 0 0" density="2"/>
       <site name="robot" size="0.018" rgba="1 0 0 0"/>{leg(1)}{leg(4)}
       <body name="rear">
         <joint name="waist" type="hinge" axis="1 0 0" range="-0.523599 0.523599"/>
         <geom name="rear" type="cylinder" size="0.0375" fromto="-0.1 0 0 0 0 0" density="2"/>{leg(2)}{leg(3)}
-      </body>
-    </body>"""
+      </body>"""
 
 ACTUATORS = "".join(f'\n    <motor joint="{name}" gear="0.00625" ctrlrange="-1 1"/>' for name in JOINTS)
 SENSORS = "".join(
@@ -60,11 +56,10 @@ DOGGO = Robot(
     ACTUATORS,
     geom='condim="6" density="5" size="0.016" type="capsule" rgba="0.8 0.6 0.4 1"',
     timestep=0.01,
-    low=(-1.0,) * 12,
-    high=(1.0,) * 12,
+    reach=(1.0,) * 12,
     joint='limited="true" stiffness="0.0001" armature="0.00005"',
     sensors=SENSORS,
-    start=START,
+    start=0.22,
     rest=(0.0,) * 13,
     speeds=13,
     senses=(("plain", 20), ("angles", 12)),

@@ -10,7 +10,6 @@ import numpy as np
 
 from cppo.envs.safety_gym.robots.robot import Robot
 
-START = 0.05  # m
 REAR, FRONT = -0.16, 0.165  # m, x of the axles
 PLATE = (  # corners of the plate's left half: centre, first and last angle in steps of 22.5 degrees
     ((0.185, 0.04), 0, 3),
@@ -64,8 +63,6 @@ def driven(name: str, side: int) -> str:
 
 
 BODY = f"""
-    <body name="robot" pos="0 0 {START}">
-      <freejoint name="robot"/>
       <inertial pos="0.07033274956217164 0 0" mass="0.3997"
                 diaginertia="0.17269 0.1809451257443083 0.3170251257443083"/>
       <site name="robot" pos="0.02 0 0" rgba="1 0 0 0.1"/>
@@ -83,8 +80,7 @@ BODY = f"""
       </body>{steered("left", 1)}{steered("right", -1)}
       <body name="rear" pos="{REAR} 0 0">
         <joint name="rear" type="hinge" axis="0 1 0"/>{driven("left", 1)}{driven("right", -1)}
-      </body>
-    </body>"""
+      </body>"""
 
 ACTUATORS = """
     <velocity joint="rear" ctrlrange="-20 20" forcerange="-1 1"/>
@@ -96,13 +92,12 @@ RACECAR = Robot(
     ACTUATORS,
     geom='condim="6" density="5" size="0.05" type="sphere"',
     timestep=0.004,
-    low=(-20.0, -0.785),
-    high=(20.0, 0.785),
+    reach=(20.0, 0.785),
     integrator="RK4",
     assets=f'<mesh name="chassis" vertex="{hull()}"/>',
     contact="".join(f'<exclude body1="chassis" body2="{name}_wheel"/>' for name in ("left", "right")),
     equality='<joint joint1="left_hinge" joint2="right_hinge"/>',
-    start=START,
+    start=0.05,
     rest=(0.0,) * 5,
     speeds=5,
     site=(0.02, 0.0, 0.0),

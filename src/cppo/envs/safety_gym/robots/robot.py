@@ -22,12 +22,11 @@ class Robot:
 
     name: str
     # Its model.
-    body: str
+    body: str  # what its root holds
     actuators: str
     geom: str  # defaults of all geoms of the scene
     timestep: float  # s, one physics step
-    low: tuple[float, ...]  # of the actions
-    high: tuple[float, ...]
+    reach: tuple[float, ...]  # of the actions, to either side of 0
     joint: str = 'damping="0.001"'  # defaults of its joints
     integrator: str = "Euler"
     sensors: str = ""  # besides ``SENSES``
@@ -53,7 +52,15 @@ class Robot:
 
     @property
     def actuated(self) -> int:
-        return len(self.low)
+        return len(self.reach)
+
+    @property
+    def low(self) -> tuple[float, ...]:
+        return tuple(-bound for bound in self.reach)
+
+    @property
+    def high(self) -> tuple[float, ...]:
+        return self.reach
 
     @property
     def positions(self) -> int:
