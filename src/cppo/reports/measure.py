@@ -4,7 +4,7 @@
   batch that the run would have seen next. All are timed in turns, so that a busy machine slows them alike.
 - **The path of a recovery update** in the plane of the advantages (the paper's appendix C): where r − 1 stands after
   each epoch of the M-step for several β, with one target and with several along the way. From the end of training each
-  run goes on until a batch breaks the limit and the E-step finds a way back; that batch's update is then repeated.
+  run goes on until a batch breaks the limit and recovery is on; that batch's update is then repeated.
 
 Coordinates are those of the E-step in units of root mean square: x = E[(r − 1) e_c], y = E[(r − 1) e_r] with e_c ∥ A_c,
 e_r the part of A orthogonal to it, both of mean square 1. The trust region is then the ball of radius √δ', and A points
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cppo.algos import cppo
-from cppo.algos.cppo import estep
+from cppo.maths import costs
 from cppo.reports.folders import Key, finished_runs
 from cppo.reports.records import MEASURED, Record
 from cppo.reports.seeds import rounded
@@ -134,7 +134,7 @@ def _recovery(place: Place) -> Record | None:
         settings = _lane(learner.settings, lane)
         agent, batch, key = gather(settings, _lane(state, lane))
         first = follow(settings, agent, batch, key, BETAS[0], waypoints=WAYPOINTS[0])
-        if first["over"] and first["status"] == estep.Status.RECOVERY:
+        if first["over"]:
             break
         state, _ = learner.iterate(state)
     else:
@@ -168,8 +168,9 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
 
     x, y, metrics = jax.lax.map(after, jnp.arange(settings.epochs + 1))
     one = _lane(metrics, 0)  # epochs are in front here
-    _, asked, limit = cppo.steer(settings, agent.extra, batch.episodes, data.cost_adv)
-    length, budget, angle = batch.episodes.length, asked.budget[0], one["theta_reward"]
+    limit = jnp.asarray(settings.cost_limit)
+    room = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
+    length, budget, angle = batch.episodes.length, room[0], one["theta_reward"]
     target = one["target_cost_change"][0] / (length * cost_size)
     across = (one["target_reward_change"] / (length * size) - jnp.cos(angle) * target) / jnp.sin(angle)
     return {

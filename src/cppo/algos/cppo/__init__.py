@@ -64,10 +64,7 @@ class CPPOSettings(OnPolicy):
         choices=tuple(budgets.RULES),
     )
     tilt: float = setting(
-        0.95,
-        "With shares: most of an update's reach in cost that is asked for. Lower earns more, and costs more to learn.",
-        above=0.0,
-        at_most=1.0,
+        0.95, "With shares: most of the reach that is asked for. Lower earns and costs more.", above=0.0, at_most=1.0
     )
     waypoints: int = setting(1, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
