@@ -14,13 +14,13 @@ SLOPE = 5.0  # of the share, in the relative distance from the limit
 Costs = Float[Array, " constraint"]
 
 
-def normal_share(cost: Costs, limit: Costs, tilt: Array | float) -> Costs:
+def normal_share(cost: Costs, limit: Costs, tilt: Array | float, slope: Array | float = SLOPE) -> Costs:
     """Of the reach, by how much the cost may rise (positive) or must fall (negative) in a normal update.
 
     >>> normal_share(jnp.array([10.0, 20.0, 25.0, 27.5, 50.0]), jnp.full(5, 25.0), 0.75).tolist()
     [1.0, 1.0, 0.0, -0.5, -0.75]
     """
-    return jnp.clip(SLOPE * (limit - cost) / jnp.maximum(limit, 1e-6), -tilt, 1.0)
+    return jnp.clip(slope * (limit - cost) / jnp.maximum(limit, 1e-6), -tilt, 1.0)
 
 
 def together(share: Costs, tilt: Array | float) -> Costs:

@@ -26,7 +26,7 @@ def situation(cost_adv, cost, recovering, length=1000.0):
 
 
 def solved(rule, adv, cost_adv, cost, recovering, tilt=0.95):
-    knobs = budgets.Knobs(tilt=tilt, discount=0.99, unit="episode", exact=True)
+    knobs = budgets.Knobs(tilt=tilt, slope=5.0, discount=0.99, unit="episode", exact=True)
     asked = budgets.RULES[rule](situation(cost_adv, cost, recovering), knobs)
     return estep.solve(adv, cost_adv, asked.budget, VARIANCE, asked.recovery)
 

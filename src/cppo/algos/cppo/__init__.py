@@ -22,6 +22,7 @@ from cppo.algos.cppo import budgets, estep, reuse, tracking
 from cppo.algos.on_policy import Agent, OnPolicy, Prepared, fit_critics, init_agent, observe, policy_view, prepare
 from cppo.maths import adam, switch
 from cppo.maths.advantages import centred
+from cppo.maths.shares import SLOPE
 from cppo.networks import Networks
 from cppo.settings import setting, settings
 from cppo.types import Batch, Episodes, Key, Metrics, PyTree
@@ -65,6 +66,11 @@ class CPPOSettings(OnPolicy):
     )
     tilt: float = setting(
         0.95, "With shares: most of the reach that is asked for. Lower earns and costs more.", above=0.0, at_most=1.0
+    )
+    slope: float = setting(
+        SLOPE,
+        "With shares: of the reach, by the relative distance from the limit. Lower stays below.",
+        above=0.0,
     )
     waypoints: int = setting(1, "Targets of growing radius along the way of a recovery update.", at_least=1)
     exact: bool = setting(True, "Finish the E-step to the exact optimum (false: the paper's plain heuristic).")
@@ -170,7 +176,7 @@ def ask(
     recovering = switch.step(extra.recovering, watched, limit, settings.switch) & settings.recovery
     variance = settings.kl / KL_TO_VARIANCE
     situation = budgets.Situation(episodes, limit, watched, recovering, cost_adv, variance)
-    knobs = budgets.Knobs(settings.tilt, settings.cost_discount, settings.cost_unit, settings.exact)
+    knobs = budgets.Knobs(settings.tilt, settings.slope, settings.cost_discount, settings.cost_unit, settings.exact)
     asked = budgets.RULES[settings.budgets](situation, knobs)
     return extra._replace(recovering=recovering, watched=watched, last_cost=episodes.cost), asked
 

@@ -8,13 +8,14 @@ on the batch (``estep.solve`` has its three cases).
 other batches of the same policy see half a unit, so any budget in units of cost is met by noise. The rule keeps the
 paper's switch and recovery, and has no memory:
 
-    normal      d' = m · reach,        m = SLOPE · (d − J_c)/d,  kept between −tilt and 1
+    normal      d' = m · reach,        m = slope · (d − J_c)/d,  kept between −tilt and 1
     recovery    d' = −tilt · reach
 
-At the limit a normal update asks for no change of cost; a fifth below it nothing is asked; above it, until the switch
-takes over, more and more. Without a bound on v, θ = arccos(d'/reach): a tilt of 0.95 ends at 162°, where a third of
-the step's length still belongs to the reward. Where A and A_c are two noise vectors at right angles, the printed
-recovery is flight from cost alone (θ near π), and a policy that only flees learns to stand still.
+At the limit a normal update asks for no change of cost; with a slope of 5 a fifth below it nothing is asked; above it,
+until the switch takes over, more and more. A lower slope lets the cost rise less quickly, and keeps it further below.
+Without a bound on v, θ = arccos(d'/reach): a tilt of 0.95 ends at 162°, where a third of the step's length still
+belongs to the reward. Where A and A_c are two noise vectors at right angles, the printed recovery is flight from cost
+alone (θ near π), and a policy that only flees learns to stand still.
 
 Several falling costs share one step: their shares keep to ``tilt`` as a vector.
 """
@@ -59,6 +60,7 @@ class Knobs(NamedTuple):
     """The settings that rules read."""
 
     tilt: Array | float
+    slope: Array | float
     discount: Array | float
     unit: str
     exact: bool
@@ -74,7 +76,7 @@ def printed(now: Situation, knobs: Knobs) -> Asked:
 
 def shares(now: Situation, knobs: Knobs) -> Asked:
     """By the distance from the limit; in recovery all of ``tilt``."""
-    share = jnp.where(now.recovering, -knobs.tilt, normal_share(now.watched, now.limit, knobs.tilt))
+    share = jnp.where(now.recovering, -knobs.tilt, normal_share(now.watched, now.limit, knobs.tilt, knobs.slope))
     most = reach(now.cost_adv, now.variance, knobs.exact)
     return Asked(together(share, knobs.tilt) * most, jnp.zeros_like(now.recovering), most)
 
