@@ -31,7 +31,7 @@ RECORD = Path(__file__).parent / "data" / "fingerprints.json"
 METHODS = ["cppo", "ppo", "trpo", "ppo_lag", "trpo_lag", "ppo_pid", "trpo_pid", "cpo", "pcpo", "focops", "mpo", "cvpo"]
 NEWER = ["p3o", "ctrpo", "cup", "cpo_shares"]  # an update of each kind
 OFF_POLICY = ("mpo", "cvpo")
-EACH_KIND = ["cppo", "ppo_lag", "trpo_lag", "cpo", "cvpo"]  # the others share their collecting, critics and saving
+EACH_KIND = ["ppo_lag", "cpo", "cvpo"]  # the others share their collecting, critics and saving; CPPO is on PointCircle
 TIMES = ("seconds", "check")  # the check of a line covers its time
 MEASURES = "task."  # these columns came later; tests/envs/test_measures.py holds them
 QUIET = {"show": False, "tensorboard": False, "seeds": 2, "checkpoint_seconds": 0.0}
@@ -101,13 +101,13 @@ QUICK = {
     "cppo on PointGoal1": on_threads("PointGoal1"),
     "resumed": resumed,
     "lockstep": lockstep,
-    "gymnasium": gymnasium,
 }
 LONG = {
     **{f"{algo} on ProbeBox": on("ProbeBox", algo) for algo in [*METHODS, *NEWER] if algo not in EACH_KIND},
     **{f"{algo} on PointCircle": on("PointCircle", algo) for algo in METHODS[1:]},
     "cppo on AntCircle": on_threads("AntCircle"),
     "cppo on CarPush1": on_threads("CarPush1"),
+    "gymnasium": gymnasium,
 }
 CASES = QUICK | LONG
 

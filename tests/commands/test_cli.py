@@ -25,12 +25,13 @@ def cppo(*words, code=0):
 def test_train_eval_plot(tmp_path):
     folder = tmp_path / "run"
     out, _ = cppo(
-        "train", "--env", "ProbeBox", "--seeds", 2, "--steps", 1200, "--out", folder, "--set", "switch=0.9", "kl=0.03"
-    )
+        "train", "--algo", "ppo_lag", "--env", "ProbeBox", "--seeds", 2, "--steps", 1200, "--out", folder,
+        "--set", "clip=0.1", "kl=0.03",
+    )  # fmt: skip
     assert "cppo plot" in out
     assert "\x1b" not in out  # plain lines where the output is no terminal
     config = json.loads((folder / "config.json").read_text())
-    assert (config["settings"]["switch"], config["settings"]["kl"]) == (0.9, 0.03)
+    assert (config["settings"]["clip"], config["settings"]["kl"]) == (0.1, 0.03)
     out, _ = cppo("eval", folder, "--episodes", 10, "--json")
     assert {row["actions"] for row in json.loads(out)["policies"]} == {"deterministic", "sampled"}
     cppo("plot", folder)

@@ -29,8 +29,16 @@ def test_widths_may_differ():
     assert net.policy(params, jnp.ones(3)).mean.shape == (1,)
 
 
-@pytest.mark.parametrize("algo", ["cppo", "trpo", "cvpo"])
-@pytest.mark.parametrize("obs_shape", [(10, 9, 2), (3, 12, 12)])
+@pytest.mark.parametrize(
+    ("algo", "obs_shape"),
+    [
+        ("cppo", (10, 9, 2)),
+        ("trpo", (3, 12, 12)),
+        ("cvpo", (10, 9, 2)),
+        pytest.param("cppo", (3, 12, 12), marks=pytest.mark.slow),
+        pytest.param("cvpo", (3, 12, 12), marks=pytest.mark.slow),
+    ],
+)
 def test_every_kind_of_method_takes_pictures(algo, obs_shape):
     changes = {"replay_size": 40, "value_steps": 2, "states": 4} if algo == "cvpo" else {"critic_clock": True}
     limits = {"cost_limit": (1.0,), "batch_size": 40, "num_envs": 4}

@@ -13,52 +13,62 @@ from cppo.types import UsageError
 
 SMALL = {"hidden": (8, 8), "value_epochs": 1, "value_minibatches": 2, "min_episodes": 1}
 QUIET = {"show": False, "tensorboard": False}
+SIZES = {"batch_size": 200, "num_envs": 20}
 CASES = {
-    "cppo inside the program": ("cppo", "ProbeBox", {"batch_size": 200, "num_envs": 20, "epochs": 2}, 2),
-    "cpo, two costs": ("cpo", "ProbeTwo", {"batch_size": 200, "num_envs": 20}, 1),
-    "trpo_lag on the host": ("trpo_lag", "PointGoal1", {"batch_size": 2000, "num_envs": 2}, 1),
+    "cppo": ("cppo", "ProbeBox", SIZES | {"epochs": 2}, 2),
+    "cpo": ("cpo", "ProbeTwo", SIZES, 1),
+    "on the host": ("trpo_lag", "PointGoal1", {"batch_size": 2000, "num_envs": 2}, 1),
 }
 
 
-@pytest.mark.parametrize("name", [*list(CASES)[:2], pytest.param(list(CASES)[2], marks=pytest.mark.slow)])
-def test_training_is_the_same_with_and_without(tmp_path, name):
-    algo, env, sizes, seeds = CASES[name]
-    runs = [
-        cppo.train(
-            algo,
-            env,
-            steps=4 * sizes["batch_size"],
-            seeds=seeds,
-            out=tmp_path / str(every),
-            settings=SMALL | sizes | {"diagnose": every},
-            **QUIET,
-        )
-        for every in (0, 2)
-    ]
-    plain, measured = (run.metrics() for run in runs)
-    common = [column for column in plain.columns if column not in ("seconds", "check")]
-    assert plain[common].equals(measured[common])
-    states = [checkpoint.load(checkpoint.latest(checkpoints_of(run.folder)))[0] for run in runs]
+def train(folder, case, every, iterations=4):
+    algo, env, sizes, seeds = case
+    settings = SMALL | sizes | {"diagnose": every}
+    return cppo.train(
+        algo, env, steps=iterations * sizes["batch_size"], seeds=seeds, out=folder, settings=settings, **QUIET
+    )
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Two seeds under two limits, in one compiled program."""
+    return train(tmp_path_factory.mktemp("measured") / "run", ("ppo_lag", "ProbeTwo", SIZES, 2), 2)
+
+
+def assert_same(plain, measured):
+    """Training is the same; what was measured comes beside it, where it was due."""
+    ours, theirs = plain.metrics(), measured.metrics()
+    common = [column for column in ours.columns if column not in ("seconds", "check")]
+    assert ours[common].equals(theirs[common])
+    states = [checkpoint.load(checkpoint.latest(checkpoints_of(run.folder)))[0] for run in (plain, measured)]
     assert states[0].keys() == states[1].keys()
     assert all(np.array_equal(states[0][key], states[1][key], equal_nan=True) for key in states[0])
 
-    new = sorted(set(measured.columns) - set(plain.columns))
-    names = runs[0].plan.spec.cost_names
+    new = sorted(set(theirs.columns) - set(ours.columns))
+    names = plain.plan.spec.cost_names
     end = f".{names[0]}" if len(names) > 1 else ""
     assert {"response_reward", f"response_cost{end}", f"true_angle{end}", f"confirmed_step_cost{end}"} <= set(new)
-    due = np.asarray(measured["iteration"] % 2 == 0)
-    assert np.isfinite(measured.loc[due, f"promised_step_cost{end}"]).all() and measured.loc[~due, new].isna().all(None)
+    due = np.asarray(theirs["iteration"] % 2 == 0)
+    assert np.isfinite(theirs.loc[due, f"promised_step_cost{end}"]).all() and theirs.loc[~due, new].isna().all(None)
 
 
-def test_a_resumed_run_measures_what_it_would_have(tmp_path):
-    options = {"seeds": 1, "settings": SMALL | {"batch_size": 200, "num_envs": 20, "diagnose": 2}, **QUIET}
-    whole = cppo.train("ppo_lag", "ProbeBox", steps=800, out=tmp_path / "whole", **options)
-    cppo.train("ppo_lag", "ProbeBox", steps=400, out=tmp_path / "parts", **options)
+def test_training_is_the_same_with_and_without(measured, tmp_path):
+    assert_same(train(tmp_path / "plain", ("ppo_lag", "ProbeTwo", SIZES, 2), 0), measured)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_training_of_every_kind_is_the_same_with_and_without(tmp_path, name):
+    assert_same(*(train(tmp_path / str(every), CASES[name], every) for every in (0, 2)))
+
+
+def test_a_resumed_run_measures_what_it_would_have(measured, tmp_path):
+    train(tmp_path / "parts", ("ppo_lag", "ProbeTwo", SIZES, 2), 2, iterations=2)
     parts = cppo.resume(tmp_path / "parts", steps=800, show=False, tensorboard=False)
-    kept = [column for column in whole.metrics().columns if column not in ("seconds", "check")]
-    assert whole.metrics()[kept].equals(parts.metrics()[kept])
-    main(["plot", str(whole.folder)])  # few measurements: empty panels are no error
-    assert (whole.folder / "curves-diagnostics.png").is_file()
+    kept = [column for column in measured.metrics().columns if column not in ("seconds", "check")]
+    assert measured.metrics()[kept].equals(parts.metrics()[kept])
+    main(["plot", str(parts.folder)])  # few measurements: empty panels are no error
+    assert (parts.folder / "curves-diagnostics.png").is_file()
 
 
 def test_one_world_has_nobody_to_be_compared_with():

@@ -104,8 +104,9 @@ def test_a_resumed_run_on_threads_goes_on_bit_for_bit(tmp_path):
 
 @pytest.mark.parametrize("algo", ["cppo", "mpo"])
 def test_methods_that_keep_samples_keep_decisions(algo, tmp_path):
-    more = {"reuse": 3} if algo == "cppo" else {"replay_size": 40, "value_steps": 2, "states": 8, "actions": 4}
-    settings = {"hidden": (8,), "batch_size": 200, "num_envs": 4, "hold": 5} | more
+    off = {"replay_size": 40, "value_steps": 2, "states": 8, "actions": 4}
+    settings = {"hidden": (8,), "batch_size": 200, "num_envs": 4, "hold": 5}
+    settings |= {"reuse": 3, "exact": False} if algo == "cppo" else off
     run = cppo.train(algo, "PointCircle", steps=600, out=tmp_path / "run", settings=settings, **QUIET)
     assert run.metrics()["steps"].tolist() == [200, 400, 600]
 
