@@ -69,6 +69,7 @@ def test_damage_is_noticed_and_mended(tmp_path):
 @pytest.mark.slow
 def test_two_thousand_flips_and_two_hundred_cuts(tmp_path):
     counts = damage.rounds(tmp_path / "all", flips=2000, cuts=200, seed=1)
+    print(counts)
     assert counts["damages"] == 2200 and "not mended by repair" not in counts
 
 
