@@ -18,10 +18,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import faulty
+import kept
 
-from cppo.commands import watch
+from cppo.commands import cli, watch
 from cppo.commands.cli import main
 from cppo.errors import TrainingError, UsageError
 from cppo.reports import folders
@@ -167,8 +169,9 @@ def rounds(base: Path, flips: int, cuts: int, seed: int = 0) -> dict[str, int]:
     }
     wanted["end"] = faulty.content(base / "whole" / "runs" / "finished")
     rng, counts, files = random.Random(seed), Counter(), targets(base / "whole")
-    for number in range(flips + cuts):
-        counts += trial(base / "whole", base / "harmed", rng.choice(files), rng, number >= flips, wanted)
+    with mock.patch.object(cli, "parse", kept.kept_command):  # the same words each time
+        for number in range(flips + cuts):
+            counts += trial(base / "whole", base / "harmed", rng.choice(files), rng, number >= flips, wanted)
     return dict(counts)
 
 

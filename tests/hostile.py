@@ -8,6 +8,7 @@
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -99,6 +100,16 @@ def names() -> Iterator[Hostile]:
             yield Hostile(f"env {value} of {base}, not said how", base, config(env=value))
     every = {"gymnasium": {"make": "canary:W", "cost": "canary:c", "python": "{given}/program"}, "algo": "canary:ROW"}
     yield Hostile("everything at once", "gymnasium", config(**every, env="canary:W", settings={"encoder": "canary:E"}))
+
+
+def checkout(given: Path, outside: Path) -> None:
+    """The folder as a repository of git's, which asks a program what has changed whenever it reads its index."""
+    (given / "versions.json").write_text("{}")  # of an unknown commit, which a report must not put into a repository
+    git = ["git", "-C", str(given)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "config.json"], check=True)
+    subprocess.run([*git, "-c", "core.fsmonitor=true", "update-index", "--fsmonitor"], check=True, capture_output=True)
+    subprocess.run([*git, "config", "core.fsmonitor", str(given / "program")], check=True)
 
 
 def config(**changes: object) -> Change:

@@ -1,6 +1,8 @@
 """What ``files`` writes is whole or absent, and lies where it was named."""
 
+import errno
 import os
+import tracemalloc
 
 import pytest
 
@@ -42,6 +44,23 @@ def test_after_an_error_the_old_file_stands(places):
         partial.write_text("half")
         raise RuntimeError
     assert (run / "a").read_text() == "old" and os.listdir(run) == ["a"]
+
+
+@pytest.mark.parametrize("names", [2, 1])
+def test_a_second_name_takes_no_memory_also_where_a_disk_has_only_one(names, places, monkeypatch):
+    def refuse(*where, **how):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if names == 1:
+        monkeypatch.setattr(os, "link", refuse)
+    run, _ = places
+    (run / "a").write_text("old")
+    os.truncate(run / "a", 2**24)
+    tracemalloc.start()
+    files.also_called(run / "a", run / "b")
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
+    assert (run / "a").read_bytes() == (run / "b").read_bytes() and sorted(os.listdir(run)) == ["a", "b"]
 
 
 def test_lines_are_not_appended_through_a_link(places):

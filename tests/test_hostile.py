@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import hostile
+import kept
 import pytest
 from hostile import Hostile, link
 
@@ -189,9 +190,21 @@ def test_a_library_is_not_looked_for_where_one_works(tmp_path):
     assert "info has no x" in done.stderr  # the environment itself was made, from the library
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_no_repository_starts_a_program(attempt, tmp_path, monkeypatch):
+    monkeypatch.setitem(COMMANDS, "report there", ["report", ".", "--out", "page", "--no-page"])
+    said = attempt(Hostile("git", "finished", hostile.checkout), ["report there"])
+    assert "nobody can make again" in said["report there"]
+    subprocess.run(["git", "check-ignore", "-q", "page"], check=False)
+    assert os.listdir(tmp_path / "case" / "executed") == ["program"]  # so it would have been seen
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-def test_no_folder_runs_code_or_writes_outside(part, attempt):
-    """A study is trained in studies' folders alone; elsewhere it would be the same each time."""
+def test_no_folder_runs_code_or_writes_outside(part, attempt, monkeypatch):
+    """A study is trained in studies' folders alone; elsewhere it would be the same each time. So would most figures."""
+    kept.keep(monkeypatch)
+    if part:
+        kept.draw_nothing(monkeypatch)
     for case in list(CASES.values())[part::8]:
         attempt(case, [command for command in COMMANDS if command != "study" or case.base == "study"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -68,6 +69,7 @@ def test_damage_is_noticed_and_mended(tmp_path):
 @pytest.mark.slow
 def test_two_thousand_flips_and_two_hundred_cuts(tmp_path):
     counts = damage.rounds(tmp_path / "all", flips=2000, cuts=200, seed=1)
+    print(counts)
     assert counts["damages"] == 2200 and "not mended by repair" not in counts
 
 
@@ -151,6 +153,24 @@ def test_repair_goes_back_to_where_rows_and_checkpoint_agree(run, prepared, stud
     assert (run / "damaged-1" / "checkpoints" / newest.name).is_file()
     resumed(run)
     assert faulty.content(run) == faulty.content(study / "runs" / "finished")
+
+
+def test_a_hole_in_the_rows_is_repaired_without_reading_it(run, study):
+    drop(run, 3)
+    os.truncate(run / METRICS, 2**40)  # costs nothing to send
+    check.repair(run)
+    assert (run / "damaged-1" / METRICS).stat().st_size == 2**40
+    resumed(run)
+    assert faulty.content(run) == faulty.content(study / "runs" / "finished")
+
+
+def test_rows_that_are_a_link_are_not_repaired(run, tmp_path):
+    drop(run, 2)
+    (run / METRICS).rename(tmp_path / "rows")
+    (run / METRICS).symlink_to(tmp_path / "rows")
+    with pytest.raises(UsageError, match="is a link"):
+        check.repair(run)
+    assert not (run / "damaged-1").exists() and len((tmp_path / "rows").read_text().splitlines()) == 2
 
 
 def test_a_run_in_use_is_not_repaired(run):

@@ -67,6 +67,7 @@ def test_some_operations_broken(shim, tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_operation_broken(shim, tmp_path, kind):
     found = sweep(shim, tmp_path, kind, 1)
+    print(kind, found)
     assert sum(found["ends"].values()) == found["operations"]
 
 
@@ -74,6 +75,7 @@ def test_every_operation_broken(shim, tmp_path, kind):
 @pytest.mark.parametrize("case", killing.CASES)
 def test_processes_killed_at_random_moments(tmp_path, case):
     counts = killing.rounds(case, 29, tmp_path)
+    print(case, counts)
     assert counts["kills"] >= 29 and "different" not in counts
 
 

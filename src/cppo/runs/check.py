@@ -212,6 +212,7 @@ def repair(folder: Path) -> list[str]:
 def _go_back(found: Found, back: str) -> list[str]:
     folder, done, target = found.folder, [], found.saved[back]["iteration"]
     assert found.config is not None
+    files.unlinked(folder / METRICS)
     away = _new_folder(folder)
     if CONFIG in found.bad:
         _move(folder, CONFIG, away)
@@ -252,7 +253,7 @@ def _sound_rows(found: Found, back: str, away: Path) -> str:
             lost.add((seed, at + 1, target))
     path = found.folder / METRICS
     if path.exists():
-        files.write_atomically(_beside(away, METRICS), files.read(path, most=path.stat().st_size))
+        files.also_called(path, _beside(away, METRICS))
     if lost:
         write_sealed(found.folder / REPAIRED, {"lost": sorted(lost)})
     files.write_atomically(path, b"".join(text + b"\n" for _, _, text in sorted(kept)))

@@ -97,11 +97,14 @@ def problems(versions: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def is_kept_by_git(folder: Path) -> bool:
-    """Whether what is written to ``folder`` would come into a commit: it lies in a checkout that does not ignore it."""
+    """Whether what is written to ``folder`` would come into a commit: it lies in a checkout that does not ignore it.
+
+    The index is not asked: the folder may be a stranger's, and git starts programs that a checkout names to read it.
+    """
     folder = folder.absolute()
     here = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     inside = _git(here, "rev-parse", "--is-inside-work-tree") == "true"
-    return inside and _git(here, "check-ignore", "-q", str(folder)) is None
+    return inside and _git(here, "check-ignore", "--no-index", "-q", str(folder)) is None
 
 
 def _is_number(value: Any) -> bool:
@@ -135,7 +138,7 @@ def _cpu() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    command = ["git", "-C", str(folder), *arguments]
+    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

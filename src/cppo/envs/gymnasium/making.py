@@ -10,6 +10,7 @@ import importlib
 import inspect
 import os
 import re
+import sys
 from types import ModuleType
 from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no other)
 
@@ -87,6 +88,15 @@ def maker(name: str) -> Callable[..., Any]:
             raise Mistake(f"{error}{hint}") from None
 
     return make
+
+
+def made(make: Callable[..., Any]) -> Any:
+    """An environment in which MuJoCo keeps no log: that would go to the working directory, through any link there."""
+    env = make()
+    mujoco: Any = sys.modules.get("mujoco")
+    if hasattr(mujoco, "set_mju_user_warning") and mujoco.get_mju_user_warning() is None:
+        mujoco.set_mju_user_warning(lambda warning: None)
+    return env
 
 
 def drawing(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -241,7 +241,7 @@ class Server:
         self.worlds = [self.world()]
 
     def world(self) -> World:
-        return World(self.make(), self.cost, self.cost_keys, self.episode_length, self.noted)
+        return World(making.made(self.make), self.cost, self.cost_keys, self.episode_length, self.noted)
 
     def describe(self) -> dict[str, Any]:
         """What a learner must know; one step tells how many costs there are."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import time
 from typing import NamedTuple
@@ -14,9 +15,25 @@ import numpy as np
 from jaxtyping import Float
 from mujoco import rollout
 
+log = logging.getLogger("cppo.envs")
+
 STATE = mujoco.mjtState
 EULER = mujoco.mjtIntegrator.mjINT_EULER
 INPUTS = int(STATE.mjSTATE_CTRL | STATE.mjSTATE_MOCAP_POS | STATE.mjSTATE_MOCAP_QUAT)
+
+
+_told: set[str] = set()
+
+
+def _tell(warning: str) -> None:
+    kind = warning.partition(" at DOF")[0]
+    if kind not in _told:
+        _told.add(kind)
+        log.warning("MuJoCo: %s", warning)
+
+
+# By itself MuJoCo writes a log into the working directory, which may be a stranger's, with a link of the log's name.
+mujoco.set_mju_user_warning(_tell)
 
 
 class Trajectory(NamedTuple):
