@@ -7,15 +7,19 @@ ROOT = Path(__file__).parents[2]
 METHODS = ("cppo", "cpo", "ppo_lag", "trpo_lag", "ppo")
 TASKS = {
     "PointCircle": "point_circle",
-    "PointGoal1": "point_goal",
+    "PointGoal1": "point_goal_held",
     "AntCircle": "ant_circle",
     "PointPush1": "point_push",
     "CarPush1": "car_push",
 }
+BEFORE = {"PointGoal1": "point_goal", "AntCircle": "ant_circle_feedback", "PointPush1": "point_push_feedback"}
+FORMER = " †"  # by former presets: in the record before alone
 
 
-def seeds_of(task, algo):
-    folder = ROOT / "results" / TASKS[task]
+def seeds_of(task, algo, folders=TASKS):
+    if task not in folders:
+        return []
+    folder = ROOT / "results" / folders[task]
     groups = json.loads((folder / "results.json").read_text())["groups"]
     for group in groups:
         if (group["env"], group["algo"], group["variant"]) == (task, algo, ""):
@@ -34,12 +38,14 @@ def cost_of(seed):
 
 
 def row(task, algo):
-    seeds = seeds_of(task, algo)
+    seeds, mark = seeds_of(task, algo), ""
+    if not seeds:
+        seeds, mark = seeds_of(task, algo, BEFORE), FORMER
     if not seeds:
         return None
     returns, costs = span([seed["final_return"] for seed in seeds]), span([cost_of(seed) for seed in seeds])
     over = sum(seed["violation_rate"] for seed in seeds) / len(seeds)
-    return f"| {task} | `{algo}` | {len(seeds)} | {returns} | {costs} | {over:.0%} |"
+    return f"| {task} | `{algo}`{mark} | {len(seeds)} | {returns} | {costs} | {over:.0%} |"
 
 
 def test_the_table_is_that_of_the_records():
