@@ -36,11 +36,14 @@ PLANS = {
     "PointPush1": (10_000_000, 250_000, 60),
     "CarPush1": (10_000_000, 250_000, 60),
 }
+# A last policy moves around its limit: trained with a lower one, it keeps the benchmark's.
+LIMITS = {"PointGoal1": 20.0}
 
 
 def train(env: str, runs: Path, stop_after: float | None = None) -> Run:
     steps, every, episodes = PLANS[env]
-    plan = make_plan("cppo", env, seed=SEED, steps=steps, eval_every=every, eval_episodes=episodes)
+    limit = LIMITS.get(env)
+    plan = make_plan("cppo", env, seed=SEED, steps=steps, cost_limit=limit, eval_every=every, eval_episodes=episodes)
     return chosen(ensure(plan, runs / env, Options(tensorboard=False, stop_after=stop_after)).folder)
 
 
