@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from cppo.algos import cppo
-from cppo.maths import costs
 from cppo.reports.folders import Key, finished_runs
 from cppo.reports.records import MEASURED, Record
 from cppo.reports.seeds import rounded
@@ -169,7 +168,7 @@ def path(networks: Any, settings: Any, agent: Any, batch: Any, key: Any, beta: A
     x, y, metrics = jax.lax.map(after, jnp.arange(settings.epochs + 1))
     one = _lane(metrics, 0)  # epochs are in front here
     limit = jnp.asarray(settings.cost_limit)
-    room = costs.budget(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
+    room = cppo.budgets.room(limit, batch.episodes, settings.cost_discount, settings.cost_unit)
     length, budget, angle = batch.episodes.length, room[0], one["theta_reward"]
     target = one["target_cost_change"][0] / (length * cost_size)
     across = (one["target_reward_change"] / (length * size) - jnp.cos(angle) * target) / jnp.sin(angle)

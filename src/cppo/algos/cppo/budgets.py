@@ -69,9 +69,14 @@ class Knobs(NamedTuple):
 Rule = Callable[[Situation, Knobs], Asked]
 
 
+def room(limit: Costs, episodes: Episodes, discount: Array | float, unit: str) -> Costs:
+    """How far each cost may rise within its limit, in units of E[(v − 1) A_c]."""
+    return costs.budget(limit, episodes, discount, unit)
+
+
 def printed(now: Situation, knobs: Knobs) -> Asked:
     """The room there is, and recovery by the geometry of the batch."""
-    return Asked(costs.budget(now.limit, now.episodes, knobs.discount, knobs.unit), now.recovering)
+    return Asked(room(now.limit, now.episodes, knobs.discount, knobs.unit), now.recovering)
 
 
 def shares(now: Situation, knobs: Knobs) -> Asked:
