@@ -100,6 +100,11 @@ def test_what_only_a_file_names_is_not_run(name, attempt):
     assert "study --list" not in said
 
 
+def test_a_module_of_the_folder_stands_in_for_no_library(attempt):
+    said = attempt(CASES["shadowed library"], ["eval", "config"])
+    assert "CartPole-v1" in said["config"]  # the library's own was made
+
+
 def test_what_needs_no_code_works_without(attempt):
     assert attempt(CASES["everything at once"], ["plot", "watch", "report"]) == {}
     run = cppo.load(".")

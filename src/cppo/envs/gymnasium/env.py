@@ -91,7 +91,9 @@ class Source:
             )
         if self.python is not None:
             _check_interpreter(self.python)
-        place = None if self.trust.place is None else os.path.abspath(self.trust.place)
+        # Only for code that was named: a module of the folder must not stand in for Gymnasium.
+        named = self.foreign or callable(self.make) or callable(self.cost)
+        place = os.path.abspath(self.trust.place) if named and self.trust.place is not None else None
         setup: dict[str, Any] = {"make": self.make, "cost": self.cost, "pickled": None, "place": place}
         setup["path"] = search_path(None) if self.python is None else []
         if callable(self.make) or callable(self.cost):
