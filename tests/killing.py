@@ -127,6 +127,7 @@ def same(ours: Any, theirs: Any, exact: bool) -> bool:
 
 def rounds(case: str, kills: int, base: Path, seed: int = 0, tell: bool = False) -> dict[str, Any]:
     """Kill ``kills`` processes, up to three of a run; how many runs ended as an undisturbed one."""
+    base.mkdir(parents=True, exist_ok=True)
     rng, counts, starter = random.Random(f"{case} {seed}"), Counter(), Starter(base / "said")
     finish(starter, case, base / "whole")
     began = time.monotonic()
