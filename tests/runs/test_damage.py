@@ -231,20 +231,21 @@ def test_strange_json_is_one_clear_line(study, text, file, capsys):
         assert len(str(said)) < 2000 or how == "read"
 
 
-ENTRIES = {
-    "seeds": None,
-    "steps": "x",
-    "settings": [],
-    "algo": 3,
-    "env": {},
-    "gymnasium": [],
-    "init_from": 1,
-}
+ENTRIES = [
+    ("seeds", None),
+    ("steps", "x"),
+    ("settings", []),
+    ("settings", {}),  # no limit is saved
+    ("algo", 3),
+    ("env", {}),
+    ("gymnasium", []),
+    ("init_from", 1),
+]
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_wrong_entries_are_one_clear_line(run, name, capsys):
-    write_sealed(run / "config.json", read_json(run / "config.json") | {name: ENTRIES[name]})
+@pytest.mark.parametrize(("name", "value"), ENTRIES)
+def test_wrong_entries_are_one_clear_line(run, name, value, capsys):
+    write_sealed(run / "config.json", read_json(run / "config.json") | {name: value})
     for read in (training.load_plan, resumed):
         how, said = damage.attempt(lambda read=read: read(run))
         assert how == "refused", said

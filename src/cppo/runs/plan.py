@@ -272,13 +272,16 @@ def _plan_of(folder: Path, saved: dict[str, Any], trust: bool) -> Plan:
     if source is None and envs.backends(saved["env"]) == ["gymnasium"]:
         raise UsageError(f"{folder / CONFIG} is damaged: it does not say how the environment {saved['env']} is made.")
     spec = envs.spec(saved["env"]) if source is None else _spec_from_json(saved["spec"])
+    settings = _settings(saved, vouched)
+    if len(settings.cost_limit) != spec.num_costs:
+        raise UsageError(f"{folder / CONFIG} is damaged: {spec.name} has {spec.num_costs} limits, not these.")
     return Plan(
         algo=saved["algo"],
         env=saved["env"],
         backend=saved["backend"],
         seeds=tuple(saved["seeds"]),
         steps=saved["steps"],
-        settings=_settings(saved, vouched),
+        settings=settings,
         spec=spec,
         init_from=saved["init_from"],
         source=None if source is None else dataclasses.replace(source, trust=vouched),
